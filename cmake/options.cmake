@@ -1,0 +1,36 @@
+# Compiler settings shared by every target, and the libraries from the system.
+include(GNUInstallDirs)
+
+add_library(espalier_options INTERFACE)
+target_include_directories(espalier_options INTERFACE ${CMAKE_SOURCE_DIR}/src)
+# -ffp-contract=off: a multiply and an add are fused where the code says so and nowhere else; otherwise the same formula
+# would give different bits in files compiled for different instruction sets.
+target_compile_options(espalier_options INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wno-missing-field-initializers
+                                                  -ffp-contract=off $<$<CONFIG:Debug>:-O1>)
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+  target_compile_options(espalier_options INTERFACE -march=x86-64-v2)
+endif()
+if(ESPALIER_WERROR)
+  target_compile_options(espalier_options INTERFACE -Werror)
+endif()
+if(ESPALIER_SANITIZE)
+  target_compile_options(espalier_options INTERFACE -fsanitize=${ESPALIER_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  target_link_options(espalier_options INTERFACE -fsanitize=${ESPALIER_SANITIZE})
+endif()
+
+find_package(Threads REQUIRED)
+find_package(fmt REQUIRED)
+find_package(spdlog REQUIRED)
+find_package(nlohmann_json REQUIRED)
+find_package(PkgConfig REQUIRED)
+pkg_check_modules(pcre2 REQUIRED IMPORTED_TARGET libpcre2-8)
+pkg_check_modules(utf8proc REQUIRED IMPORTED_TARGET libutf8proc)
+pkg_check_modules(xxhash REQUIRED IMPORTED_TARGET libxxhash)
+find_package(Boost 1.74 REQUIRED)
+find_package(CLI11 REQUIRED)
+if(ESPALIER_TESTS)
+  find_package(GTest REQUIRED)
+endif()
+if(ESPALIER_BENCHMARKS)
+  find_package(benchmark REQUIRED)
+endif()

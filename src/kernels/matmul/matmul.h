@@ -1,0 +1,58 @@
+// y[m, n] = x[m, k] * W[n, k]^T, W packed once at load.
+//
+// Two steps, so that rows are converted once and used by every tile: `prepare` turns float rows into what the kernel reads
+// (identity for a32, int8 + block scales for a8, …), `run` computes output panels [panel_begin, panel_end) of all rows.
+// Callers split rows for prepare and panels for run over threads. A panel is kPanelRows outputs.
+//
+// Row r, output n is the same bits whatever m, the panel split and the other rows are: the sum over k has one fixed order.
+//   a32, f32/bf16/f16 weights: blocks of 64 k; inside a block fused in ascending k from 0; block sums added in ascending order.
+// Any m >= 1, any n (the last panel is padded with zero rows), k a multiple of 16 (quantised layouts: of their block).
+// Flags: row_independent; same_bits for every variant of one (layout, acts) pair unless its table line says otherwise.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/isa.h"
+
+namespace espalier::kernels {
+
+inline constexpr int64_t kPanelRows = 16;
+
+// What enters the product. a32: float. a16: BF16. a8: int8 per row and block. ckpt: what the checkpoint declares.
+enum class Acts : uint8_t { a32, a16, a8, ckpt };
+
+struct PackedWeight;  // pack.h; opaque to ISA files beyond the fields of PackedView
+
+// What a kernel reads of a packed weight. Pointers are 64-byte aligned.
+struct PackedView {
+    const void* codes = nullptr;      // panels, layout by kernel
+    const void* scales = nullptr;     // block scales in panel order, or null
+    const float* row_scale = nullptr; // [n padded]: multiplier per output in the epilogue, or null
+    int64_t n = 0;
+    int64_t k = 0;
+    float input_scale = 0;            // static activation scale, 0 = none
+};
+
+struct PrepareArgs {
+    const PackedView* weight = nullptr;
+    const float* x = nullptr;  // [m, k], row stride x_stride
+    int64_t x_stride = 0;
+    int64_t m = 0;
+    void* prepared = nullptr;  // m * prepared_row_bytes, 64-byte aligned
+};
+using PrepareFn = void (*)(const PrepareArgs&) noexcept;
+
+struct MatmulArgs {
+    const PackedView* weight = nullptr;
+    const void* prepared = nullptr;  // [m] rows of prepared_row_bytes
+    int64_t prepared_stride = 0;     // bytes between rows (a32 without prepare: bytes between rows of x)
+    int64_t m = 0;
+    int64_t panel_begin = 0;
+    int64_t panel_end = 0;
+    float* y = nullptr;  // [m, n], row stride y_stride floats; only columns < n are written
+    int64_t y_stride = 0;
+};
+using MatmulFn = void (*)(const MatmulArgs&) noexcept;
+
+}  // namespace espalier::kernels
