@@ -12,6 +12,10 @@ set(ESPALIER_FLAGS_avx512 -mavx2 -mfma -mf16c -mbmi -mbmi2 -mavx512f -mavx512bw 
                           -mprefer-vector-width=512)
 set(ESPALIER_FLAGS_amx ${ESPALIER_FLAGS_avx512} -mavx512bf16 -mamx-tile -mamx-int8 -mamx-bf16)
 
+# What scripts/test.py and scripts/bench.sh build.
+add_custom_target(unit_tests)
+add_custom_target(micro_benchmarks)
+
 function(espalier_folder name)
   cmake_parse_arguments(arg "" "" "DEPS;LIBS" ${ARGN})
   set(dir ${CMAKE_SOURCE_DIR}/src/${name})
@@ -47,9 +51,11 @@ function(espalier_folder name)
     target_compile_definitions(${name}_test PRIVATE ESPALIER_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
     add_test(NAME ${name} COMMAND ${name}_test --gtest_brief=1)
     set_tests_properties(${name} PROPERTIES LABELS fast TIMEOUT 600)
+    add_dependencies(unit_tests ${name}_test)
   endif()
   if(ESPALIER_BENCHMARKS AND benches)
     add_executable(${name}_bench ${benches} ${oracles})
     target_link_libraries(${name}_bench PRIVATE ${lib} benchmark::benchmark_main)
+    add_dependencies(micro_benchmarks ${name}_bench)
   endif()
 endfunction()
