@@ -24,15 +24,15 @@
 
 namespace espalier::kernels {
 
-inline constexpr int64_t kKeyBlock = 64;         // keys per block = tokens per KV page
-inline constexpr int64_t kPartitionBlocks = 8;   // fixed grid of the split over keys: 512 keys
+inline constexpr int64_t kKeyBlock = 64;        // keys per block = tokens per KV page
+inline constexpr int64_t kPartitionBlocks = 8;  // fixed grid of the split over keys: 512 keys
 
 enum class KvType : uint8_t { f32, bf16, fp8 };
 
 struct AttentionArgs {
-    const float* q = nullptr;          // [n_rows, head_dim], row stride q_stride; scaled
+    const float* q = nullptr;  // [n_rows, head_dim], row stride q_stride; scaled
     int64_t q_stride = 0;
-    const int32_t* n_keys = nullptr;   // [n_rows], >= 1
+    const int32_t* n_keys = nullptr;  // [n_rows], >= 1
     int64_t n_rows = 0;
     int64_t head_dim = 0;
     KvType kv = KvType::f32;
@@ -48,12 +48,12 @@ struct AttentionArgs {
 using AttentionFn = void (*)(const AttentionArgs&) noexcept;
 
 struct AttentionMergeArgs {
-    const float* m = nullptr;    // partition p at m + p * m_stride
-    const float* l = nullptr;    // same stride
+    const float* m = nullptr;  // partition p at m + p * m_stride
+    const float* l = nullptr;  // same stride
     int64_t m_stride = 0;
     const float* acc = nullptr;  // partition p at acc + p * acc_stride, [head_dim]
     int64_t acc_stride = 0;
-    int64_t n_partitions = 0;    // those the row sees
+    int64_t n_partitions = 0;  // those the row sees
     int64_t head_dim = 0;
     float v_scale = 1;
     float* out = nullptr;  // [head_dim]

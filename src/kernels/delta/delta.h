@@ -25,10 +25,10 @@ namespace espalier::kernels {
 inline constexpr int64_t kDeltaColumns = 32;
 
 struct DeltaArgs {
-    const float* q = nullptr;      // [n_nodes, dk], row stride qk_stride; l2-normed and scaled
-    const float* k = nullptr;      // [n_nodes, dk], row stride qk_stride; l2-normed
+    const float* q = nullptr;  // [n_nodes, dk], row stride qk_stride; l2-normed and scaled
+    const float* k = nullptr;  // [n_nodes, dk], row stride qk_stride; l2-normed
     int64_t qk_stride = 0;
-    const float* v = nullptr;      // [n_nodes, n_columns], row stride v_stride; first of the column range
+    const float* v = nullptr;  // [n_nodes, n_columns], row stride v_stride; first of the column range
     int64_t v_stride = 0;
     const float* decay = nullptr;  // [n_nodes], stride gate_stride
     const float* beta = nullptr;   // [n_nodes], stride gate_stride
@@ -49,8 +49,8 @@ struct DeltaArgs {
 using DeltaFn = void (*)(const DeltaArgs&) noexcept;
 
 struct DeltaGatesArgs {
-    const float* a = nullptr;              // [n_rows, n_heads], row stride in_stride
-    const float* b = nullptr;              // [n_rows, n_heads], row stride in_stride
+    const float* a = nullptr;  // [n_rows, n_heads], row stride in_stride
+    const float* b = nullptr;  // [n_rows, n_heads], row stride in_stride
     int64_t in_stride = 0;
     const float* neg_exp_a_log = nullptr;  // [n_heads], -exp(A_log)
     const float* dt_bias = nullptr;        // [n_heads]

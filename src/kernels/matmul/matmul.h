@@ -26,12 +26,12 @@ struct PackedWeight;  // pack.h; opaque to ISA files beyond the fields of Packed
 
 // What a kernel reads of a packed weight. Pointers are 64-byte aligned.
 struct PackedView {
-    const void* codes = nullptr;      // panels, layout by kernel
-    const void* scales = nullptr;     // block scales in panel order, or null
-    const float* row_scale = nullptr; // [n padded]: multiplier per output in the epilogue, or null
+    const void* codes = nullptr;       // panels, layout by kernel
+    const void* scales = nullptr;      // block scales in panel order, or null
+    const float* row_scale = nullptr;  // [n padded]: multiplier per output in the epilogue, or null
     int64_t n = 0;
     int64_t k = 0;
-    float input_scale = 0;            // static activation scale, 0 = none
+    float input_scale = 0;  // static activation scale, 0 = none
 };
 
 struct PrepareArgs {

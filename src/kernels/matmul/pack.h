@@ -19,7 +19,7 @@ struct MatmulKernel {
     Isa isa = Isa::scalar;
     WeightLayout layout = WeightLayout::f32;
     Acts acts = Acts::a32;
-    PrepareFn prepare = nullptr;                       // null: run reads float rows directly
+    PrepareFn prepare = nullptr;                         // null: run reads float rows directly
     int64_t (*prepared_row_bytes)(int64_t k) = nullptr;  // null if prepare is null
     MatmulFn run = nullptr;
 };
@@ -54,8 +54,8 @@ private:
 };
 
 // y = x W^T over the pool, using `scratch` (at least scratch_bytes(kernel, m, k)) for prepared rows.
-void matmul(const PackedMatrix& weight, const float* x, int64_t x_stride, int64_t m, float* y, int64_t y_stride, std::byte* scratch,
-            ThreadPool& pool);
+void matmul(const PackedMatrix& weight, const float* x, int64_t x_stride, int64_t m, float* y, int64_t y_stride,
+            std::byte* scratch, ThreadPool& pool);
 size_t matmul_scratch_bytes(const PackedMatrix& weight, int64_t m);
 
 }  // namespace espalier::kernels

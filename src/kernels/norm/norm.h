@@ -17,7 +17,7 @@ struct NormArgs {
     const float* z = nullptr;  // gated_rmsnorm only: [n_rows, n], row stride z_stride
     int64_t z_stride = 0;
     const float* weight = nullptr;  // [n]; l2norm: unused
-    float* y = nullptr;  // [n_rows, n], row stride y_stride
+    float* y = nullptr;             // [n_rows, n], row stride y_stride
     int64_t y_stride = 0;
     int64_t n_rows = 0;
     int64_t n = 0;

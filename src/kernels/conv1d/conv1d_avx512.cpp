@@ -1,0 +1,17 @@
+#include <immintrin.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/conv1d/conv1d.h"
+
+namespace espalier::kernels::avx512 {
+
+// Each file builds on those before it.
+// clang-format off
+#include "kernels/vec/vec_avx512.inc"
+#include "kernels/vec/math_body.inc"
+#include "kernels/conv1d/conv1d_body.inc"
+// clang-format on
+
+}  // namespace espalier::kernels::avx512

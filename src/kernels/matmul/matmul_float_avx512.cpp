@@ -1,0 +1,25 @@
+#include <immintrin.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/matmul/matmul.h"
+
+namespace espalier::kernels::avx512 {
+
+// Each file builds on those before it.
+// clang-format off
+#include "kernels/vec/vec_avx512.inc"
+#include "kernels/vec/math_body.inc"
+// clang-format on
+
+// At most 24 of 32 registers of sums.
+constexpr int kFloatRows = 12;
+constexpr int64_t kFloatPanelGroup = 8;
+static constexpr int float_panels(int rows) {
+    return rows == 1 ? 8 : rows <= 6 ? 4 : 2;
+}
+
+#include "kernels/matmul/float_body.inc"
+
+}  // namespace espalier::kernels::avx512
