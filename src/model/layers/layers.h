@@ -1,0 +1,50 @@
+// The parts of a decoder layer as functions over a planned pass. Each reads the residual stream `x` of the workspace and adds
+// to it: x += mixer(norm(x)); x += mlp(norm(x)). Committed state is read, never written; what commit needs is recorded in the
+// workspace (K/V rows, journal) and in the pass' working states.
+#pragma once
+
+#include <span>
+
+#include "base/thread_pool.h"
+#include "cache/sequence.h"
+#include "model/model.h"
+#include "model/pass.h"
+#include "model/workspace.h"
+
+namespace espalier::model {
+
+struct LayerContext {
+    const Model& model;
+    const Pass& pass;
+    Workspace& work;
+    cache::Memory& memory;
+    ThreadPool& pool;
+    std::span<const int32_t> working_states;  // per segment: the state slot that receives the state after the spine
+};
+
+// x[rows] (pass rows only from first_new on) -> work.normed.
+void norm_rows(const LayerContext& context, const std::vector<float>& weight, const float* x, float* y);
+
+// Gated attention (spec 2.2-2.6). Needs work.cos/sin for every row.
+void run_attention(const LayerContext& context, const LayerWeights& layer);
+// Gated DeltaNet (spec 3).
+void run_recurrent(const LayerContext& context, const LayerWeights& layer);
+// SwiGLU MLP.
+void run_mlp(const LayerContext& context, const LayerWeights& layer);
+
+// Rows per task of elementwise work.
+inline constexpr int32_t kTaskRows = 8;
+
+// Runs body(row_begin, row_end, worker) over the pass' new rows in tasks of kTaskRows.
+template <class Body>
+void for_row_blocks(const LayerContext& context, const Body& body) {
+    const int32_t first = context.pass.segments().front().first_new;
+    const int32_t n = context.pass.n_rows() - first;
+    const int32_t n_tasks = (n + kTaskRows - 1) / kTaskRows;
+    context.pool.run(n_tasks, [&](int64_t task, int worker) {
+        const int32_t begin = first + static_cast<int32_t>(task) * kTaskRows;
+        body(begin, std::min(begin + kTaskRows, first + n), worker);
+    });
+}
+
+}  // namespace espalier::model
