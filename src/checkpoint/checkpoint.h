@@ -16,21 +16,23 @@
 
 namespace espalier::checkpoint {
 
-// A float tensor in its stored type (norm weights, conv, biases, scalars).
-struct TensorView {
-    std::string name;  // as in the file
-    Dtype dtype = Dtype::f32;
-    std::vector<int64_t> shape;
-    std::span<const std::byte> data;  // borrowed from the checkpoint
-};
-
 // One tensor as the file lists it, for reports.
 struct TensorInfo {
     std::string name;        // normalised
     std::string file_name;   // as in the file
-    Dtype dtype = Dtype::f32;
+    std::string dtype_name;  // as in the file, "BF16"
     std::vector<int64_t> shape;
     int64_t bytes = 0;
+};
+
+// One linear module as its tensors describe it, for reports.
+struct ModuleInfo {
+    std::string name;  // normalised
+    WeightLayout layout = WeightLayout::f32;
+    ActivationScheme activations = ActivationScheme::none;
+    int64_t n = 0;
+    int64_t k = 0;
+    int64_t bytes = 0;  // weight and scales as stored
 };
 
 struct KvScales {
@@ -77,6 +79,7 @@ public:
     // Tensors that nothing asked for (call after binding): an error by name, except visual ones, which are skipped.
     virtual Status check_all_used() const = 0;
     virtual std::vector<TensorInfo> tensors() const = 0;
+    virtual std::vector<ModuleInfo> modules() const = 0;
     // Lines worth telling the user ("333 visual tensors skipped").
     virtual std::vector<std::string> notes() const = 0;
     // Lets the kernel drop the pages of a weight that was packed elsewhere.
