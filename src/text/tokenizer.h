@@ -63,8 +63,9 @@ public:
     bool is_special(TokenId id) const;
 
 private:
-    Tokenizer();
+    friend class TokenizerEncoding;
     struct Impl;
+    explicit Tokenizer(std::unique_ptr<Impl> impl);
     std::unique_ptr<Impl> impl_;
 };
 
