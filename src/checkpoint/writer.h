@@ -11,15 +11,26 @@
 
 namespace espalier::checkpoint {
 
+using ByteSink = std::function<Status(std::span<const std::byte>)>;
+
 struct TensorToWrite {
     std::string name;
     Dtype dtype = Dtype::f32;
     std::vector<int64_t> shape;
     // Called once, in file order; appends the tensor's bytes through `sink` in pieces. Errors end the write.
-    std::function<Status(const std::function<Status(std::span<const std::byte>)>& sink)> produce;
+    std::function<Status(const ByteSink& sink)> produce;
 };
 
-// Writes one safetensors file (header, then data in the given order) through a temporary name and rename.
+// A tensor whose bytes are already there (copied).
+TensorToWrite tensor_from_bytes(std::string name, Dtype dtype, std::vector<int64_t> shape, std::span<const std::byte> bytes);
+
+// Writes one safetensors file (header, then data in the given order) through a temporary name and rename. The data start on a
+// multiple of 64 bytes; order the tensors by falling element size and each is aligned for its type. Errors: invalid_input when
+// the disk refuses or a name occurs twice; internal when a tensor produces another number of bytes than its shape says.
 Status write_safetensors(const std::string& path, const std::vector<TensorToWrite>& tensors);
+
+// Writes the weights of a Hugging Face folder: model.safetensors, or shards of at most about `shard_bytes_max` with their index
+// when they do not fit into one. Tensors keep their order.
+Status write_weights(const std::string& folder, const std::vector<TensorToWrite>& tensors, int64_t shard_bytes_max);
 
 }  // namespace espalier::checkpoint
