@@ -17,13 +17,13 @@ inline float decode_e2m1(uint8_t code) {
     return (code & 8) != 0 ? -magnitude : magnitude;
 }
 
-// The sign of a value that rounds to zero is kept (code 8), as hardware does. NaN gives 6 with its sign.
+// Negative values keep their sign when they round to zero (code 8); -0 gives code 0. NaN gives 6.
 inline uint8_t encode_e2m1(float x) {
     const float a = std::fabs(x);
     // Midpoints; those that round up (to the even code) are compared with >=.
     const int code = (a > 0.25f) + (a >= 0.75f) + (a > 1.25f) + (a >= 1.75f) + (a > 2.5f) + (a >= 3.5f) + (a > 5.0f);
     const uint8_t magnitude = std::isnan(x) ? 7 : static_cast<uint8_t>(code);
-    return static_cast<uint8_t>(magnitude | (std::signbit(x) ? 8 : 0));
+    return static_cast<uint8_t>(magnitude | (x < 0.0f ? 8 : 0));
 }
 
 inline float decode_e4m3(uint8_t code) {
