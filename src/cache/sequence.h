@@ -76,6 +76,7 @@ public:
 
     // Page holding positions [64 * index, 64 * index + 64).
     int32_t page(int32_t index) const { return pages_[static_cast<size_t>(index)]; }
+    int32_t n_pages() const { return static_cast<int32_t>(pages_.size()); }
     int32_t state() const { return state_; }
 
     // Makes positions [begin, end) writable: pages exist and are held by this sequence alone. Committed keys of a shared page are
@@ -87,7 +88,7 @@ public:
     // reference to `state` and releases the old one. No allocation.
     void append(std::span<const TokenId> tokens, int32_t state);
 
-    // The same timeline again: shares everything, then goes its own way. Errors: none today; kept a value for symmetry with create.
+    // The same timeline again: shares everything committed, then goes its own way.
     Sequence fork() const;
 
 private:

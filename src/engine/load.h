@@ -1,0 +1,43 @@
+// From the words of the command line to a loaded model: numerics mode, KV type, tier, threads.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "base/result.h"
+#include "base/thread_pool.h"
+#include "model/model.h"
+
+namespace espalier::engine {
+
+struct ModelOptions {
+    std::string path;
+    std::string acts = "auto";     // auto, ckpt (a4), a8, a16, a32
+    std::string kv_type = "auto";  // auto, f32, bf16, fp8
+    std::string isa;               // empty = the best this CPU has
+    int32_t n_threads = 0;         // 0 = every CPU this process may use
+    std::function<void(double)> progress;  // 0 to 1; may be empty
+};
+
+struct LoadedModel {
+    std::unique_ptr<ThreadPool> pool;
+    std::unique_ptr<const model::Model> model;
+};
+
+// Errors: invalid_input for a word that is none of the above, else what opening and binding report.
+Result<LoadedModel> load_model(const ModelOptions& options);
+
+// A word of --acts. Errors: invalid_input with the words there are.
+Result<kernels::Acts> parse_acts(const std::string& word);
+std::string_view to_string(kernels::Acts acts);
+std::string_view to_string(kernels::KvType kv);
+
+// CPUs this process may use.
+int32_t allowed_cpus();
+// What the system could still hand out without swapping, from /proc/meminfo; 0 if unknown.
+int64_t available_memory_bytes();
+
+}  // namespace espalier::engine

@@ -1,0 +1,49 @@
+// The engine on this machine: one model, one thread that owns caches and runs steps, jobs in and events out (engine.h).
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "base/result.h"
+#include "engine/engine.h"
+#include "text/tokenizer.h"
+
+namespace espalier::engine {
+
+struct EngineOptions {
+    std::string model_path;
+    std::string acts = "auto";     // CLI.md --acts
+    std::string kv_type = "auto";  // CLI.md --kv-type
+    std::string isa;               // empty = best available
+    int32_t n_threads = 0;         // 0 = every core this process may use
+    int32_t context_tokens = 0;    // 0 = what fits: at least 32,768 if the model allows, at most the trained limit
+    int32_t sequences_max = 3;     // requests that run at the same time
+    int32_t jobs_max = 64;         // requests that wait
+    int64_t cache_bytes = 0;       // KV pages and snapshots; 0 = a quarter of free memory
+    // Load progress, 0 to 1; called from the loading thread.
+    std::function<void(double)> progress;
+};
+
+class LocalEngine : public Backend {
+public:
+    // Loads the model and starts the engine thread. tokenizer may be null when no job will carry stop strings. Errors: those of
+    // loading; exhausted with a table of needs against free memory.
+    static Result<std::unique_ptr<LocalEngine>> start(const EngineOptions& options, std::shared_ptr<const text::Tokenizer> tokenizer);
+    // Cancels what runs and joins the thread.
+    ~LocalEngine() override;
+
+    Result<std::shared_ptr<JobStream>> submit(Job job) override;
+    const BackendInfo& info() const override;
+    BackendGauges gauges() const override;
+    // Every id that ends a reply according to the model's files.
+    const std::vector<TokenId>& eos_ids() const;
+
+private:
+    class Impl;
+    explicit LocalEngine(std::unique_ptr<Impl> impl);
+    std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace espalier::engine
