@@ -1,4 +1,6 @@
 // The golden files of tests/golden/text/tokenizer (see the README there), for the tiny and the real vocabulary.
+#include <gtest/gtest.h>
+
 #include "text/pretokenize.h"
 #include "text/tokenizer_nfc.h"
 #include "text/tokenizer_test_data.h"
@@ -9,7 +11,9 @@ namespace {
 
 using Ids = std::vector<TokenId>;
 
-Ids ids_of(const Json& line, const char* name) { return line.at(line.contains(name) ? name : "ids").get<Ids>(); }
+Ids ids_of(const Json& line, const char* name) {
+    return line.at(line.contains(name) ? name : "ids").get<Ids>();
+}
 
 void check_encoding(const Tokenizer& tokenizer, const std::string& file) {
     for (const Json& line : golden_lines(file)) {
@@ -40,10 +44,18 @@ void check_decoding(const Tokenizer& tokenizer, const std::string& file) {
     }
 }
 
-TEST(TokenizerGolden, tiny_encoding) { check_encoding(*tiny_tokenizer(), "tokenizer/tiny.jsonl"); }
-TEST(TokenizerGolden, tiny_decoding) { check_decoding(*tiny_tokenizer(), "tokenizer/tiny-decode.jsonl"); }
-TEST(TokenizerGolden, real_encoding) { check_encoding(*real_tokenizer(), "tokenizer/tokenizer.jsonl"); }
-TEST(TokenizerGolden, real_decoding) { check_decoding(*real_tokenizer(), "tokenizer/decode.jsonl"); }
+TEST(TokenizerGolden, tiny_encoding) {
+    check_encoding(*tiny_tokenizer(), "tokenizer/tiny.jsonl");
+}
+TEST(TokenizerGolden, tiny_decoding) {
+    check_decoding(*tiny_tokenizer(), "tokenizer/tiny-decode.jsonl");
+}
+TEST(TokenizerGolden, real_encoding) {
+    check_encoding(*real_tokenizer(), "tokenizer/tokenizer.jsonl");
+}
+TEST(TokenizerGolden, real_decoding) {
+    check_decoding(*real_tokenizer(), "tokenizer/decode.jsonl");
+}
 
 TEST(TokenizerGolden, normal_form_and_pieces) {
     std::ifstream file(golden_path("tokenizer/tiny/tokenizer.json"));

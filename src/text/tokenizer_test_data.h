@@ -1,7 +1,6 @@
-// Shared by the tokenizer's tests: golden lines, the two tokenizers of tests/golden/text, and small hand-made files.
+// Shared by the tokenizer's tests and benchmark: golden lines, the two tokenizers of tests/golden/text, and small hand-made
+// files.
 #pragma once
-
-#include <gtest/gtest.h>
 
 #include <cstdio>
 #include <fstream>
@@ -9,23 +8,26 @@
 #include <string>
 #include <vector>
 
+#include "base/check.h"
 #include "base/json.h"
 #include "text/tokenizer.h"
 
 namespace espalier::text::testing {
 
-inline std::string golden_path(const std::string& name) { return std::string(ESPALIER_SOURCE_DIR) + "/tests/golden/text/" + name; }
+inline std::string golden_path(const std::string& name) {
+    return std::string(ESPALIER_SOURCE_DIR) + "/tests/golden/text/" + name;
+}
 
-// Every line of a JSONL file; fails the test when there is none.
+// Every line of a JSONL file, which must have some.
 inline std::vector<Json> golden_lines(const std::string& name) {
     std::vector<Json> lines;
     std::ifstream file(golden_path(name));
     for (std::string line; std::getline(file, line);) {
         auto json = parse_json(line, name);
-        EXPECT_TRUE(json) << name;
-        if (json) lines.push_back(*std::move(json));
+        CHECK(json.has_value(), "a golden line is JSON");
+        lines.push_back(*std::move(json));
     }
-    EXPECT_FALSE(lines.empty()) << golden_path(name);
+    CHECK(!lines.empty(), "golden file missing or empty");
     return lines;
 }
 
@@ -40,22 +42,20 @@ inline std::string gunzip(const std::string& path) {
     return bytes;
 }
 
-inline std::shared_ptr<const Tokenizer> parse_or_fail(std::string_view json) {
-    auto tokenizer = Tokenizer::parse(json);
-    EXPECT_TRUE(tokenizer) << tokenizer.error().message;
-    return tokenizer ? *tokenizer : nullptr;
+inline std::shared_ptr<const Tokenizer> valid(Result<std::shared_ptr<const Tokenizer>> tokenizer) {
+    CHECK(tokenizer.has_value(), tokenizer.error().message.c_str());
+    return *tokenizer;
 }
 
 // 2,048 tokens.
 inline std::shared_ptr<const Tokenizer> tiny_tokenizer() {
-    auto tokenizer = Tokenizer::load(golden_path("tokenizer/tiny"));
-    EXPECT_TRUE(tokenizer) << tokenizer.error().message;
-    return tokenizer ? *tokenizer : nullptr;
+    return valid(Tokenizer::load(golden_path("tokenizer/tiny")));
 }
 
 // 248,077 tokens; loaded once per test program.
 inline std::shared_ptr<const Tokenizer> real_tokenizer() {
-    static const std::shared_ptr<const Tokenizer> tokenizer = parse_or_fail(gunzip(golden_path("qwen3.5-tokenizer.json.gz")));
+    static const std::shared_ptr<const Tokenizer> tokenizer =
+        valid(Tokenizer::parse(gunzip(golden_path("qwen3.5-tokenizer.json.gz"))));
     return tokenizer;
 }
 
@@ -79,7 +79,7 @@ inline Json small_file() {
             {"pre_tokenizer", {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", false}, {"use_regex", true}}},
             {"post_processor", nullptr},
             {"decoder", {{"type", "ByteLevel"}}},
-            {"model", {{"type", "BPE"}, {"vocab", vocab}, {"merges", {"a b", "ab c"}}}}};
+            {"model", {{"type", "BPE"}, {"vocab", vocab}, {"merges", Json::array({"a b", "ab c"})}}}};
 }
 
 inline std::string repeated(std::string_view text, size_t n) {
