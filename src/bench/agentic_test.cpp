@@ -445,6 +445,26 @@ TEST_F(Agentic, CountsThroughTheServersEndpoints) {
     EXPECT_EQ(report->prompt_tokens, 3 * first + 2 * second + third);
 }
 
+// All 1,007 requests against a server that answers at once; what is left is the client's own work.
+TEST_F(Agentic, WholeWorkloadAgainstAnInstantServer) {
+    ScriptedServer server(chat_only([](const SeenRequest&, Connection& connection) {
+        connection.begin_stream();
+        connection.chunk(call_events("ls"));
+        connection.end_stream();
+    }));
+    AgenticOptions run = options(server.url());
+    run.dataset_path = std::string(ESPALIER_SOURCE_DIR) + "/tests/golden/workload/agentic_coding_2.5h.jsonl";
+    const auto begin = std::chrono::steady_clock::now();
+    const auto report = run_agentic(run);
+    const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - begin;
+    ASSERT_TRUE(report.has_value()) << report.error().message;
+    EXPECT_EQ(report->n_turns, 1007);
+    EXPECT_EQ(report->n_conversations, 20);
+    EXPECT_TRUE(report->is_valid);
+    EXPECT_EQ(json("scores.json")["turns"]["scored"], 1006);
+    EXPECT_LT(elapsed.count(), 20.0);
+}
+
 TEST(Ranges, Lists) {
     EXPECT_EQ(*parse_index_list("0,3-5,4"), (std::vector<int64_t>{0, 3, 4, 5}));
     for (const char* bad : {"", "a", "1,", ",1", "3-1", "-1", "1-", "1--2", "0-9999999999"}) {
