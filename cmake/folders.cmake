@@ -35,7 +35,9 @@ function(espalier_folder name)
     set(isa_sources ${sources})
     list(FILTER isa_sources INCLUDE REGEX "_${isa}\\.cpp$")
     if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
-      set_source_files_properties(${isa_sources} PROPERTIES COMPILE_OPTIONS "${ESPALIER_FLAGS_${isa}}" INTERPROCEDURAL_OPTIMIZATION OFF)
+      # -fno-exceptions: nothing may unwind through a kernel, and the weak reference to the personality routine goes.
+      set_source_files_properties(${isa_sources} PROPERTIES COMPILE_OPTIONS "${ESPALIER_FLAGS_${isa}};-fno-exceptions"
+                                  INTERPROCEDURAL_OPTIMIZATION OFF)
     else()
       list(REMOVE_ITEM sources ${isa_sources})
     endif()

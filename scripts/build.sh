@@ -6,7 +6,11 @@ preset=$1
 shift
 
 configure=(cmake --preset "$preset")
-command -v ccache >/dev/null && configure+=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache)
+if command -v ccache >/dev/null; then
+    configure+=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache)
+    # Another clone of the same sources finds the same objects.
+    export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1
+fi
 log=build/$preset.configure.log
 mkdir -p build
 "${configure[@]}" >"$log" 2>&1 || { cat "$log" >&2; exit 1; }
