@@ -44,16 +44,29 @@ struct ParsedOutput {
     std::string finish_reason;  // "stop", "tool_calls", "length"
 };
 
+// Where the input bytes went: input = content + reasoning + arguments + framing + repaired. `input` counts text after broken
+// UTF-8 became U+FFFD; `arguments` counts the input bytes of values, not the JSON that was written.
+struct ByteAccount {
+    size_t input = 0;
+    size_t content = 0;
+    size_t reasoning = 0;
+    size_t arguments = 0;
+    size_t framing = 0;   // tags, names and white space around them
+    size_t repaired = 0;  // dropped by a repair
+};
+
 class OutputParser {
 public:
-    // tools: the request's tools (each {"type": "function", "function": {…}}). The format must outlive the parser.
+    // tools: the request's tools (each {"type": "function", "function": {…}}, or the inner object alone); none for tool_choice
+    // "none": then nothing is parsed but reasoning. The format must outlive the parser.
     OutputParser(const ToolFormat& format, const std::vector<Value>& tools, PromptState state);
     ~OutputParser();
     OutputParser(OutputParser&&) noexcept;
     OutputParser& operator=(OutputParser&&) noexcept;
 
     // Feeds text. is_marker: this text is one added token of the model (a real "<tool_call>", not its spelling by ordinary
-    // tokens); ordinary text never acts as a marker. Appends what became certain to `out`.
+    // tokens); ordinary text never acts as a marker (MarkerScanner finds markers where the tokenizer has none). Appends what
+    // became certain to `out`; neighbours of one kind within a push are one delta. A call that is cut gets no call_end.
     void push(std::string_view text, bool is_marker, std::vector<OutputDelta>& out);
     // The output ended. Appends the rest.
     void finish(StopCause cause, std::vector<OutputDelta>& out);
@@ -62,6 +75,7 @@ public:
     const ParsedOutput& parsed() const;
     // Repairs by kind ("missing_parameter_close", …), for metrics.
     const std::map<std::string, int>& repairs() const;
+    const ByteAccount& bytes() const;
 
 private:
     struct Impl;

@@ -11,10 +11,10 @@
 namespace espalier::text {
 
 enum class ToolSyntax {
-    none,        // the model has no tool calls: everything is content
-    qwen_xml,    // <tool_call>\n<function=NAME>\n<parameter=KEY>\nVALUE\n</parameter>\n</function>\n</tool_call>
-    hermes_json, // <tool_call>\n{"name": …, "arguments": {…}}\n</tool_call>
-    llama3_json, // {"name": …, "parameters": {…}}
+    none,         // the model has no tool calls: everything is content
+    qwen_xml,     // <tool_call>\n<function=NAME>\n<parameter=KEY>\nVALUE\n</parameter>\n</function>\n</tool_call>
+    hermes_json,  // <tool_call>\n{"name": …, "arguments": {…}}\n</tool_call>
+    llama3_json,  // {"name": …, "parameters": {…}}
 };
 
 struct ToolFormat {
