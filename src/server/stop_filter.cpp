@@ -40,7 +40,14 @@ size_t StopFilter::releasable_bytes() {
             if (held.substr(held.size() - n) == std::string_view(stop).substr(0, n)) longest_tail = n;
         }
     }
-    return held.size() - longest_tail;
+    // A marker is released whole, or its meaning would be lost.
+    size_t begin = 0;
+    for (const TextRun& run : pending_) {
+        const size_t end = begin + run.text.size();
+        if (end > held.size() - longest_tail) return run.kind == RunKind::text ? held.size() - longest_tail : begin;
+        begin = end;
+    }
+    return begin;
 }
 
 void StopFilter::release(size_t bytes, std::vector<TextRun>& out) {
