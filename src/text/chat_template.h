@@ -5,9 +5,11 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <variant>
 
 #include "base/result.h"
 #include "text/chat_value.h"
+#include "text/jinja/errors.h"
 
 namespace espalier::text {
 
@@ -24,6 +26,8 @@ public:
     // Errors: invalid_input; the message is the template's own text for raise_exception, else what went wrong with the line.
     // exhausted when the step or output limit is hit. Thread safe.
     Result<std::string> render(const Value& context) const;
+    // The same with the kind of error, its bare message and its line apart: for `eval render` and the golden tests.
+    std::variant<std::string, jinja::TemplateError> render_or_error(const Value& context) const;
 
     const std::string& source() const;
 

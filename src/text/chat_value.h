@@ -57,6 +57,12 @@ public:
     const ValueList* as_list() const { return shared<ValueList>(); }
     const ValueDict* as_dict() const { return shared<ValueDict>(); }
 
+    // The string without a copy; null for another type.
+    std::shared_ptr<const std::string> share_string() const {
+        const auto* pointer = std::get_if<std::shared_ptr<const std::string>>(&data_);
+        return pointer != nullptr ? *pointer : nullptr;
+    }
+
     // The member of a dictionary, or nullptr (also when this is no dictionary).
     const Value* find(std::string_view key) const;
 
@@ -73,7 +79,8 @@ private:
 };
 
 // Parses JSON text with key order, integer digits and the int/float difference kept. Duplicate keys: last value, first
-// place (as Python). Accepts what Python's json accepts (NaN, Infinity included). Errors: invalid_input with the byte.
+// place (as Python). Accepts what Python's json accepts (NaN, Infinity included); half a surrogate pair becomes U+FFFD.
+// Errors: invalid_input with the byte, also for text that is not UTF-8 and for nesting deeper than kJsonDepthMax.
 Result<Value> parse_json_value(std::string_view json, std::string_view what);
 
 // json.dumps(value, ensure_ascii=False): ", " and ": " separators, insertion order, no HTML escaping. Undefined is an error.
