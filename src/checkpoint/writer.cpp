@@ -50,9 +50,9 @@ public:
         buffer_.insert(buffer_.end(), bytes.begin(), bytes.end());
         return {};
     }
-    Status finish() {
+    Status finish(Flush how) {
         TRY(flush());
-        if (::fsync(fd_) != 0) return error("flush");
+        if (how == Flush::to_disk && ::fsync(fd_) != 0) return error("flush");
         if (::rename(temporary_.c_str(), path_.c_str()) != 0) return error("rename");
         ::close(fd_);
         fd_ = -1;
@@ -113,7 +113,7 @@ Status append_tensor(PendingFile& file, const TensorToWrite& tensor) {
                                       shape_text(tensor.shape), expected));
 }
 
-Status write_file(const std::string& path, std::span<const TensorToWrite> tensors) {
+Status write_file(const std::string& path, std::span<const TensorToWrite> tensors, Flush flush) {
     TRY_ASSIGN(const auto header, header_of(path, tensors));
     PendingFile file(path);
     TRY(file.create());
@@ -122,7 +122,7 @@ Status write_file(const std::string& path, std::span<const TensorToWrite> tensor
     TRY(file.append(length));
     TRY(file.append(std::as_bytes(std::span(header))));
     for (const auto& tensor : tensors) TRY(append_tensor(file, tensor));
-    return file.finish();
+    return file.finish(flush);
 }
 
 }  // namespace
@@ -132,11 +132,11 @@ TensorToWrite tensor_from_bytes(std::string name, Dtype dtype, std::vector<int64
     return {std::move(name), dtype, std::move(shape), [copy](const ByteSink& sink) { return sink(*copy); }};
 }
 
-Status write_safetensors(const std::string& path, const std::vector<TensorToWrite>& tensors) {
-    return write_file(path, tensors);
+Status write_safetensors(const std::string& path, const std::vector<TensorToWrite>& tensors, Flush flush) {
+    return write_file(path, tensors, flush);
 }
 
-Status write_weights(const std::string& folder, const std::vector<TensorToWrite>& tensors, int64_t shard_bytes_max) {
+Status write_weights(const std::string& folder, const std::vector<TensorToWrite>& tensors, int64_t shard_bytes_max, Flush flush) {
     const auto base = std::filesystem::path(folder);
     std::vector<size_t> starts = {0};
     int64_t shard_bytes = 0;
@@ -151,13 +151,13 @@ Status write_weights(const std::string& folder, const std::vector<TensorToWrite>
         total_bytes += bytes;
     }
     const size_t n_shards = starts.size();
-    if (n_shards == 1) return write_file((base / "model.safetensors").string(), tensors);
+    if (n_shards == 1) return write_file((base / "model.safetensors").string(), tensors, flush);
     starts.push_back(tensors.size());
     Json index = {{"metadata", {{"total_size", total_bytes}}}, {"weight_map", Json::object()}};
     for (size_t shard = 0; shard < n_shards; ++shard) {
         const auto name = fmt::format("model-{:05}-of-{:05}.safetensors", shard + 1, n_shards);
         const auto part = std::span(tensors).subspan(starts[shard], starts[shard + 1] - starts[shard]);
-        TRY(write_file((base / name).string(), part));
+        TRY(write_file((base / name).string(), part, flush));
         for (const auto& tensor : part) index["weight_map"][tensor.name] = name;
     }
     return write_file_atomic((base / "model.safetensors.index.json").string(), dump_json(index, 1));

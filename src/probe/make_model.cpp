@@ -337,7 +337,8 @@ Status make_model(const MakeModelOptions& options) {
     TRY(add_text_files(options, shape, stops));
     RandomWeights random(options.seed, static_cast<int>(std::thread::hardware_concurrency()));
     ModelPlan plan(shape, is_nvfp4, random);
-    TRY(checkpoint::write_weights(options.out_dir, plan.build(), kShardBytesMax));
+    // Random weights can be made again: waiting for the disk would take most of the time.
+    TRY(checkpoint::write_weights(options.out_dir, plan.build(), kShardBytesMax, checkpoint::Flush::to_cache));
     Json config = model_config(shape, stops);
     if (is_nvfp4) {
         config["quantization_config"] = quantization_config(plan.excluded());
