@@ -8,14 +8,6 @@
 namespace espalier::kernels {
 namespace {
 
-// The second-level scale of a row. row_scales ascend and cover [0, n).
-float row_range_scale(const WeightView& weight, int64_t row) {
-    for (const RowScale& range : weight.row_scales) {
-        if (row < range.row_end) return range.weight_scale;
-    }
-    CHECK(false, "row_scales do not cover the weight's rows");
-}
-
 const uint8_t* row_bytes(const WeightView& weight, int64_t row, int64_t bytes_per_row) {
     return reinterpret_cast<const uint8_t*>(weight.data.data()) + row * bytes_per_row;
 }
@@ -31,7 +23,7 @@ T load_element(const uint8_t* bytes, int64_t index) {
 void gather_nvfp4(const WeightView& weight, int64_t row, float* out) {
     const uint8_t* codes = row_bytes(weight, row, weight.k / 2);
     const uint8_t* scales = weight.block_scales_e4m3.data() + row * (weight.k / 16);
-    const float weight_scale = row_range_scale(weight, row);
+    const float weight_scale = row_scale(weight, row);
     for (int64_t k = 0; k < weight.k; ++k) {
         const uint8_t code = k % 2 == 0 ? codes[k / 2] & 15 : codes[k / 2] >> 4;
         // The first product has 6 significant bits and is exact.
@@ -40,14 +32,24 @@ void gather_nvfp4(const WeightView& weight, int64_t row, float* out) {
 }
 
 float fp8_scale(const WeightView& weight, int64_t row, int64_t k) {
-    switch (weight.layout) {
-        case WeightLayout::fp8_channel: return weight.scales[static_cast<size_t>(row)];
-        case WeightLayout::fp8_block: return weight.scales[static_cast<size_t>(row / 128 * ((weight.k + 127) / 128) + k / 128)];
-        default: return row_range_scale(weight, row);
-    }
+    if (weight.layout != WeightLayout::fp8_block) return row_scale(weight, row);
+    return weight.scales[static_cast<size_t>(row / 128 * ((weight.k + 127) / 128) + k / 128)];
 }
 
 }  // namespace
+
+float row_scale(const WeightView& weight, int64_t row) {
+    switch (weight.layout) {
+        case WeightLayout::fp8_channel: return weight.scales[static_cast<size_t>(row)];
+        case WeightLayout::nvfp4:
+        case WeightLayout::fp8_tensor:
+            for (const RowScale& range : weight.row_scales) {
+                if (row < range.row_end) return range.weight_scale;
+            }
+            CHECK(false, "row_scales do not cover the weight's rows");
+        default: return 1.0f;
+    }
+}
 
 void gather_row(const WeightView& weight, int64_t row, float* out) {
     CHECK(row >= 0 && row < weight.n, "gather_row: row outside the weight");

@@ -5,7 +5,14 @@
 // Callers split rows for prepare and panels for run over threads. A panel is kPanelRows outputs.
 //
 // Row r, output n is the same bits whatever m, the panel split and the other rows are: the sum over k has one fixed order.
-//   a32, f32/bf16/f16 weights: blocks of 64 k; inside a block fused in ascending k from 0; block sums added in ascending order.
+//   float products (a32, a16, and ckpt of FP8): blocks of 64 k; inside a block fused in ascending k from 0. Weights in a32 are
+//   the
+//     exact values rounded to float, block sums are added in ascending order; otherwise weights are codes (NVFP4: times the block
+//     scale) and total = fma(block sum, scale * input factor, total).
+//   NVFP4 with int8 inputs (a8, ckpt): exact int32 sums of 16 k, acc = fma(sum, block scale * input factor, acc) in ascending k,
+//     at last acc * row_scale.
+// What inputs become is in prepare_body.inc. FP8 weights have no integer product: a8 is a16 for them. ckpt is a32 where the
+// checkpoint declares nothing, float weights are a32 in every mode (effective_acts).
 // Any m >= 1, any n (the last panel is padded with zero rows), k a multiple of 16 (quantised layouts: of their block).
 // Flags: row_independent; same_bits for every variant of one (layout, acts) pair unless its table line says otherwise.
 #pragma once
@@ -27,8 +34,8 @@ struct PackedWeight;  // pack.h; opaque to ISA files beyond the fields of Packed
 // What a kernel reads of a packed weight. Pointers are 64-byte aligned.
 struct PackedView {
     const void* codes = nullptr;       // panels, layout by kernel
-    const void* scales = nullptr;      // block scales in panel order, or null
-    const float* row_scale = nullptr;  // [n padded]: multiplier per output in the epilogue, or null
+    const void* scales = nullptr;      // block scales in panel order (nvfp4: E4M3, fp8_block: float), or null
+    const float* row_scale = nullptr;  // [n padded]: multiplier of a whole row (nvfp4, fp8_tensor, fp8_channel), or null
     int64_t n = 0;
     int64_t k = 0;
     float input_scale = 0;  // static activation scale, 0 = none

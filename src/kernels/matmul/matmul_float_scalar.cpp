@@ -21,4 +21,11 @@ static constexpr int float_panels(int) {
 
 #include "kernels/matmul/float_body.inc"
 
+void matmul_f32_a32(const MatmulArgs& args) noexcept {
+    matmul_float<FloatKind::f32, Scaling::plain>(args);
+}
+void matmul_bf16_a32(const MatmulArgs& args) noexcept {
+    matmul_float<FloatKind::bf16, Scaling::plain>(args);
+}
+
 }  // namespace espalier::kernels::scalar

@@ -16,7 +16,11 @@ struct MatmulVariant {
 // In table order (ascending in isa), including tiers that this CPU cannot run.
 std::span<const MatmulVariant> matmul_variants();
 
-// The best variant for (layout, acts) of tier <= isa, or null. For float layouts every mode is a32.
+// The best variant for (layout, acts) of tier <= isa, or null.
 const MatmulKernel* find_matmul_kernel(WeightLayout layout, Acts acts, Isa isa);
+
+// The mode in which a weight is multiplied when `acts` is asked for: float weights always in a32; FP8 in a16 for a8 (no integer
+// product); ckpt is a32 where the checkpoint declares nothing. Errors: unsupported, for declared inputs that have no product.
+Result<Acts> effective_acts(const WeightView& weight, Acts acts);
 
 }  // namespace espalier::kernels

@@ -1,7 +1,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
+#include <random>
 
 #include "kernels/gather/gather.h"
 #include "kernels/matmul/matmul_ref.h"
@@ -16,26 +18,64 @@ namespace {
 struct TestWeight {
     WeightView view;
     std::vector<std::byte> data;
+    std::vector<uint8_t> block_scales;
     std::vector<float> values;  // [n, k]
 };
+
+void set_floats(TestWeight& w, const std::vector<float>& floats) {
+    const size_t bytes = w.view.layout == WeightLayout::f32 ? 4 : 2;
+    w.data.resize(floats.size() * bytes);
+    for (size_t i = 0; i < floats.size(); ++i) {
+        uint32_t bits;
+        std::memcpy(&bits, &floats[i], 4);
+        // Any finite pattern will do for halves: |x| < 2 keeps the upper bits of a float finite as a half, too.
+        if (w.view.layout != WeightLayout::f32) bits >>= 16;
+        std::memcpy(&w.data[i * bytes], &bits, bytes);
+    }
+}
+
+void set_nvfp4(TestWeight& w, uint64_t seed) {
+    std::mt19937_64 engine(seed);
+    w.data.resize(static_cast<size_t>(w.view.n * w.view.k / 2));
+    for (std::byte& b : w.data) b = static_cast<std::byte>(engine());
+    w.block_scales.resize(static_cast<size_t>(w.view.n * w.view.k / 16));
+    for (uint8_t& scale : w.block_scales) scale = static_cast<uint8_t>(engine() % 0x7f);  // 0 and subnormal ones among them
+    w.view.activations = ActivationScheme::nvfp4_static;
+    const int64_t cut = w.view.n / 2;
+    w.view.row_scales = {{0, cut, 0.0123f, 0.0021f}, {cut, w.view.n, 0.00731f, 0.0021f}};
+}
+
+void set_fp8(TestWeight& w, uint64_t seed) {
+    std::mt19937_64 engine(seed);
+    w.data.resize(static_cast<size_t>(w.view.n * w.view.k));
+    for (std::byte& b : w.data) b = static_cast<std::byte>(engine() % 0x7f | (engine() & 0x80));
+    if (w.view.layout == WeightLayout::fp8_tensor) {
+        w.view.activations = ActivationScheme::fp8_static;
+        w.view.row_scales = {{0, w.view.n, 0.0123f, 0.021f}};
+    } else if (w.view.layout == WeightLayout::fp8_channel) {
+        w.view.activations = ActivationScheme::fp8_dynamic_token;
+        w.view.scales = uniform_values(w.view.n, seed, 0.001f, 0.01f);
+    } else {
+        w.view.activations = ActivationScheme::fp8_dynamic_block;
+        w.view.scales = uniform_values((w.view.n + 127) / 128 * ((w.view.k + 127) / 128), seed, 0.001f, 0.01f);
+    }
+}
 
 TestWeight make_weight(WeightLayout layout, int64_t n, int64_t k, uint64_t seed) {
     TestWeight w;
     w.view.layout = layout;
     w.view.n = n;
     w.view.k = k;
-    std::vector<float> floats = normal_values(n * k, seed, 0.3f);
-    const size_t bytes = layout == WeightLayout::f32 ? 4 : 2;
-    w.data.resize(floats.size() * bytes);
-    for (size_t i = 0; i < floats.size(); ++i) {
-        uint32_t bits;
-        std::memcpy(&bits, &floats[i], 4);
-        // Any finite pattern will do for halves: |x| < 2 keeps the upper bits of a float finite as a half, too.
-        if (layout != WeightLayout::f32) bits >>= 16;
-        std::memcpy(&w.data[i * bytes], &bits, bytes);
+    switch (layout) {
+        case WeightLayout::f32:
+        case WeightLayout::bf16:
+        case WeightLayout::f16: set_floats(w, normal_values(n * k, seed, 0.3f)); break;
+        case WeightLayout::nvfp4: set_nvfp4(w, seed); break;
+        default: set_fp8(w, seed); break;
     }
     w.view.data = w.data;
-    w.values.resize(floats.size());
+    w.view.block_scales_e4m3 = w.block_scales;
+    w.values.resize(static_cast<size_t>(n * k));
     for (int64_t row = 0; row < n; ++row) gather_row(w.view, row, w.values.data() + row * k);
     return w;
 }
@@ -101,7 +141,8 @@ TEST_P(MatmulTest, EveryRowCountMatchesTheOracle) {
         const PackedMatrix packed = pack(weight);
         for (int64_t m = 1; m <= 26; m += m < 16 ? 1 : 9) {
             const Rows rows = make_rows(m, shape.k, static_cast<uint64_t>(m));
-            const std::vector<double> expected = matmul_ref(rows.x, weight.values, m, shape.n, shape.k);
+            const std::vector<double> inputs = inputs_ref(rows.x, m, weight.view, kernel().acts);
+            const std::vector<double> expected = matmul_ref(inputs, weight.values, m, shape.n, shape.k);
             EXPECT_LT(relative_rms(run(packed, rows, pool), expected), 5e-7) << "m " << m << " n " << shape.n << " k " << shape.k;
         }
     }
@@ -193,6 +234,20 @@ TEST_P(MatmulTest, UnpackedRowsAreTheWeights) {
     }
 }
 
+TEST_P(MatmulTest, ABadInputShowsInItsRowOnly) {
+    const TestWeight weight = make_weight(kernel().layout, 40, 160, 13);
+    const PackedMatrix packed = pack(weight);
+    Rows rows = make_rows(3, 160, 14);
+    const std::vector<float> good = run(packed, rows, pool);
+    for (const float bad : {std::nanf(""), INFINITY}) {
+        rows.x[160 + 77] = bad;
+        const std::vector<float> y = run(packed, rows, pool);
+        EXPECT_SAME_BITS(std::span(y).first(40), std::span(good).first(40));
+        EXPECT_SAME_BITS(std::span(y).last(40), std::span(good).last(40));
+        EXPECT_TRUE(std::any_of(y.begin() + 40, y.begin() + 80, [](float v) { return !std::isfinite(v); })) << bad;
+    }
+}
+
 std::string matmul_name(const testing::TestParamInfo<MatmulVariant>& info) {
     std::string name = info.param.kernel.name;
     std::replace(name.begin(), name.end(), '/', '_');
@@ -221,12 +276,39 @@ TEST(Pack, ColumnsMustComeInSixteens) {
     EXPECT_NE(packed.error().message.find("40"), std::string::npos);
 }
 
-TEST(Pack, FloatWeightsUseA32InEveryMode) {
-    for (const Acts acts : {Acts::a32, Acts::a16, Acts::a8, Acts::ckpt}) {
-        const MatmulKernel* kernel = find_matmul_kernel(WeightLayout::bf16, acts, Isa::scalar);
-        ASSERT_NE(kernel, nullptr);
-        EXPECT_EQ(kernel->acts, Acts::a32);
-    }
+TEST(Pack, ModesThatAreNotTheirOwn) {
+    WeightView weight = {.layout = WeightLayout::bf16};
+    for (const Acts acts : {Acts::a32, Acts::a16, Acts::a8, Acts::ckpt}) EXPECT_EQ(*effective_acts(weight, acts), Acts::a32);
+    weight.layout = WeightLayout::fp8_channel;
+    EXPECT_EQ(*effective_acts(weight, Acts::a8), Acts::a16);
+    EXPECT_EQ(*effective_acts(weight, Acts::ckpt), Acts::a32) << "nothing declared";
+    weight.layout = WeightLayout::nvfp4;
+    EXPECT_EQ(*effective_acts(weight, Acts::a8), Acts::a8);
+    weight.activations = ActivationScheme::fp8_dynamic_token;
+    const Result<Acts> acts = effective_acts(weight, Acts::ckpt);
+    ASSERT_FALSE(acts);
+    EXPECT_NE(acts.error().message.find("fp8_dynamic_token"), std::string::npos);
+}
+
+TEST(Pack, AnInputScaleMustBeSharedAndPositive) {
+    ThreadPool pool(1);
+    TestWeight a = make_weight(WeightLayout::nvfp4, 16, 32, 1);
+    TestWeight b = make_weight(WeightLayout::nvfp4, 16, 32, 2);
+    b.view.row_scales[1].input_scale = 0.5f;
+    const WeightView views[] = {a.view, b.view};
+    EXPECT_EQ(PackedMatrix::pack(views, Acts::ckpt, Isa::scalar, pool).error().code, ErrorCode::invalid_input);
+    EXPECT_TRUE(PackedMatrix::pack(views, Acts::a8, Isa::scalar, pool)) << "only ckpt uses it";
+    for (RowScale& range : a.view.row_scales) range.input_scale = 0.0f;
+    EXPECT_EQ(PackedMatrix::pack(std::span(&a.view, 1), Acts::ckpt, Isa::scalar, pool).error().code, ErrorCode::invalid_input);
+}
+
+TEST(Pack, NanCodesAreCorrupt) {
+    ThreadPool pool(1);
+    TestWeight weight = make_weight(WeightLayout::fp8_tensor, 16, 32, 1);
+    weight.data[100] = std::byte{0xff};
+    const Result<PackedMatrix> packed = PackedMatrix::pack(std::span(&weight.view, 1), Acts::a32, Isa::scalar, pool);
+    ASSERT_FALSE(packed);
+    EXPECT_EQ(packed.error().code, ErrorCode::corrupt_data);
 }
 
 }  // namespace

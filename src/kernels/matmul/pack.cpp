@@ -1,21 +1,40 @@
-// Packing transposes 16 rows at a time into the order in which a kernel reads them. Both float layouts move 32-bit words: one
-// value (f32, and f16 widened) or a pair of k (bf16).
+// Packing puts 16 rows at a time into the order in which a kernel reads them (float_body.inc). f32, bf16 and nvfp4 move 32-bit
+// words (1 value, 2 values, 8 codes) of a row, fp8 moves bytes, f16 is widened to f32.
 #include "kernels/matmul/pack.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
+#include <limits>
 #include <string>
-#include <vector>
 
 #include "base/check.h"
 #include "kernels/gather/gather.h"
 #include "kernels/matmul/matmul_table.h"
+#include "kernels/matmul/prepared.h"
 #include "kernels/quantize/formats.h"
 
 namespace espalier::kernels {
 namespace {
 
 constexpr int64_t kMinK = 16;
+
+bool is_fp8(WeightLayout layout) {
+    return layout == WeightLayout::fp8_tensor || layout == WeightLayout::fp8_channel || layout == WeightLayout::fp8_block;
+}
+
+bool has_row_scale(WeightLayout layout) {
+    return layout == WeightLayout::nvfp4 || layout == WeightLayout::fp8_tensor || layout == WeightLayout::fp8_channel;
+}
+
+float input_scale_of(const WeightView& view) {
+    return view.row_scales.empty() ? 0.0f : view.row_scales.front().input_scale;
+}
+
+bool has_one_input_scale(const WeightView& view, float scale) {
+    return std::all_of(view.row_scales.begin(), view.row_scales.end(),
+                       [scale](const RowScale& range) { return range.input_scale == scale; });
+}
 
 Result<int64_t> stacked_rows(std::span<const WeightView> views) {
     if (views.empty()) return invalid_input("no weight to pack");
@@ -37,45 +56,123 @@ Result<int64_t> stacked_rows(std::span<const WeightView> views) {
     return n;
 }
 
+// The static scale of the inputs, 0 where they have none. Rows are converted once for all outputs, so it must be one.
+Result<float> shared_input_scale(std::span<const WeightView> views) {
+    const ActivationScheme scheme = views[0].activations;
+    if (scheme != ActivationScheme::nvfp4_static && scheme != ActivationScheme::fp8_static) return 0.0f;
+    const float scale = input_scale_of(views[0]);
+    for (const WeightView& view : views) {
+        if (!has_one_input_scale(view, scale)) {
+            return invalid_input("weights packed as one must have one input scale, found several beside " +
+                                 std::to_string(scale));
+        }
+    }
+    if (!(scale > 0.0f && scale <= std::numeric_limits<float>::max())) {
+        return invalid_input("a static activation scheme needs an input scale above 0, found " + std::to_string(scale));
+    }
+    return scale;
+}
+
 // Where a stacked row lies.
 struct RowRef {
     const WeightView* view = nullptr;
     int64_t row = 0;
+
+    // Bytes [begin, …) of the row's data. Rows are bytes_per_row apart.
+    const std::byte* data(int64_t bytes_per_row) const { return view->data.data() + row * bytes_per_row; }
 };
 
-RowRef find_row(std::span<const WeightView> views, int64_t row) {
-    for (const WeightView& view : views) {
-        if (row < view.n) return {&view, row};
-        row -= view.n;
-    }
-    return {};  // padding behind the last row
-}
+// The 16 rows of a panel; view is null for padding behind the last row.
+struct PanelRows {
+    RowRef rows[kPanelRows];
+};
 
-// words[w * 16 + output] = word w of the row, zero for padding rows.
-void interleave_words(std::span<const WeightView> views, int64_t panel, int64_t words_per_row, uint32_t* words) {
-    const std::byte* rows[kPanelRows];
+PanelRows find_rows(std::span<const WeightView> views, int64_t panel) {
+    PanelRows found;
     for (int64_t output = 0; output < kPanelRows; ++output) {
-        const RowRef ref = find_row(views, panel * kPanelRows + output);
-        rows[output] = ref.view == nullptr ? nullptr : ref.view->data.data() + ref.row * words_per_row * 4;
-    }
-    for (int64_t w = 0; w < words_per_row; ++w) {
-        for (int64_t output = 0; output < kPanelRows; ++output) {
-            uint32_t word = 0;
-            if (rows[output] != nullptr) std::memcpy(&word, rows[output] + w * 4, 4);
-            words[w * kPanelRows + output] = word;
+        int64_t row = panel * kPanelRows + output;
+        for (const WeightView& view : views) {
+            if (row < view.n) {
+                found.rows[output] = {&view, row};
+                break;
+            }
+            row -= view.n;
         }
     }
+    return found;
 }
 
-void interleave_halves(std::span<const WeightView> views, int64_t panel, int64_t k, float* values) {
+// out[e * 16 + output] = element e of the row; padding stays zero.
+template <class T>
+void interleave(const PanelRows& panel, int64_t elements_per_row, T* out) {
     for (int64_t output = 0; output < kPanelRows; ++output) {
-        const RowRef ref = find_row(views, panel * kPanelRows + output);
-        if (ref.view == nullptr) continue;
+        if (panel.rows[output].view == nullptr) continue;
+        const std::byte* row = panel.rows[output].data(elements_per_row * static_cast<int64_t>(sizeof(T)));
+        for (int64_t e = 0; e < elements_per_row; ++e) std::memcpy(&out[e * kPanelRows + output], row + e * sizeof(T), sizeof(T));
+    }
+}
+
+void interleave_halves(const PanelRows& panel, int64_t k, float* out) {
+    for (int64_t output = 0; output < kPanelRows; ++output) {
+        if (panel.rows[output].view == nullptr) continue;
+        const std::byte* row = panel.rows[output].data(2 * k);
         for (int64_t i = 0; i < k; ++i) {
             uint16_t half;
-            std::memcpy(&half, ref.view->data.data() + (ref.row * k + i) * 2, 2);
-            values[i * kPanelRows + output] = decode_f16(half);
+            std::memcpy(&half, row + 2 * i, 2);
+            out[i * kPanelRows + output] = decode_f16(half);
         }
+    }
+}
+
+// [k / 16][16 outputs]
+void interleave_block_scales(const PanelRows& panel, int64_t k, uint8_t* out) {
+    for (int64_t output = 0; output < kPanelRows; ++output) {
+        const RowRef& ref = panel.rows[output];
+        if (ref.view == nullptr) continue;
+        const uint8_t* scales = ref.view->block_scales_e4m3.data() + ref.row * (k / 16);
+        for (int64_t block = 0; block < k / 16; ++block) out[block * kPanelRows + output] = scales[block];
+    }
+}
+
+// [k / 128][16 outputs]
+void interleave_square_scales(const PanelRows& panel, int64_t k, float* out) {
+    for (int64_t output = 0; output < kPanelRows; ++output) {
+        const RowRef& ref = panel.rows[output];
+        if (ref.view == nullptr) continue;
+        const float* scales = ref.view->scales.data() + ref.row / kScaleBlockK * scale_blocks(k);
+        for (int64_t block = 0; block < scale_blocks(k); ++block) out[block * kPanelRows + output] = scales[block];
+    }
+}
+
+bool has_nan_code(const uint8_t* codes, int64_t n) {
+    bool found = false;
+    for (int64_t i = 0; i < n; ++i) found |= (codes[i] & 0x7f) == 0x7f;
+    return found;
+}
+
+int64_t code_bytes_per_panel(WeightLayout layout, int64_t k) {
+    switch (layout) {
+        case WeightLayout::f32:
+        case WeightLayout::f16: return 4 * k * kPanelRows;
+        case WeightLayout::bf16: return 2 * k * kPanelRows;
+        case WeightLayout::nvfp4: return k / 2 * kPanelRows;
+        default: return k * kPanelRows;
+    }
+}
+
+int64_t scale_bytes_per_panel(WeightLayout layout, int64_t k) {
+    if (layout == WeightLayout::nvfp4) return k / 16 * kPanelRows;
+    if (layout == WeightLayout::fp8_block) return 4 * scale_blocks(k) * kPanelRows;
+    return 0;
+}
+
+void pack_codes(const PanelRows& rows, WeightLayout layout, int64_t k, std::byte* out) {
+    switch (layout) {
+        case WeightLayout::f32: return interleave(rows, k, reinterpret_cast<uint32_t*>(out));
+        case WeightLayout::bf16: return interleave(rows, k / 2, reinterpret_cast<uint32_t*>(out));
+        case WeightLayout::nvfp4: return interleave(rows, k / 8, reinterpret_cast<uint32_t*>(out));
+        case WeightLayout::f16: return interleave_halves(rows, k, reinterpret_cast<float*>(out));
+        default: return interleave(rows, k, reinterpret_cast<uint8_t*>(out));
     }
 }
 
@@ -83,27 +180,46 @@ void interleave_halves(std::span<const WeightView> views, int64_t panel, int64_t
 
 Result<PackedMatrix> PackedMatrix::pack(std::span<const WeightView> views, Acts acts, Isa isa, ThreadPool& pool) {
     TRY_ASSIGN(const int64_t n, stacked_rows(views));
-    const int64_t k = views[0].k;
     PackedMatrix packed;
     packed.layout_ = views[0].layout;
-    packed.kernel_ = find_matmul_kernel(packed.layout_, acts, isa);
-    if (packed.kernel_ == nullptr) {
-        return unsupported("no product for weights in " + std::string(to_string(packed.layout_)) +
-                           " with these activations; choose other numerics with --acts");
-    }
     packed.view_.n = n;
-    packed.view_.k = k;
-    const int64_t words_per_row = packed.layout_ == WeightLayout::bf16 ? k / 2 : k;
-    const int64_t panel_words = words_per_row * kPanelRows;
-    TRY_ASSIGN(packed.codes_, Buffer::allocate(static_cast<size_t>(packed.n_panels() * panel_words * 4)));
-    packed.view_.codes = packed.codes_.data();
-    pool.run(packed.n_panels(), [&](int64_t panel, int) {
-        if (packed.layout_ == WeightLayout::f16) {
-            interleave_halves(views, panel, k, packed.codes_.as<float>() + panel * panel_words);
-        } else {
-            interleave_words(views, panel, words_per_row, packed.codes_.as<uint32_t>() + panel * panel_words);
+    packed.view_.k = views[0].k;
+    TRY_ASSIGN(const Acts mode, effective_acts(views[0], acts));
+    packed.kernel_ = find_matmul_kernel(packed.layout_, mode, isa);
+    CHECK(packed.kernel_ != nullptr, "every effective mode has a scalar variant");
+    if (mode == Acts::ckpt) {
+        TRY_ASSIGN(packed.view_.input_scale, shared_input_scale(views));
+    }
+    const int64_t k = packed.view_.k;
+    const WeightLayout layout = packed.layout_;
+    const int64_t code_bytes = code_bytes_per_panel(layout, k);
+    const int64_t scale_bytes = scale_bytes_per_panel(layout, k);
+    const int64_t n_panels = packed.n_panels();
+    const size_t row_scale_bytes = has_row_scale(layout) ? static_cast<size_t>(n_panels * kPanelRows) * sizeof(float) : 0;
+    TRY_ASSIGN(packed.codes_, Buffer::allocate(static_cast<size_t>(n_panels * code_bytes)));
+    TRY_ASSIGN(packed.scales_, Buffer::allocate(static_cast<size_t>(n_panels * scale_bytes)));
+    TRY_ASSIGN(packed.row_scales_, Buffer::allocate(row_scale_bytes));
+    std::atomic<bool> found_nan = false;
+    pool.run(n_panels, [&](int64_t panel, int) {
+        const PanelRows rows = find_rows(views, panel);
+        std::byte* codes = packed.codes_.data() + panel * code_bytes;
+        std::byte* scales = packed.scales_.data() + panel * scale_bytes;
+        pack_codes(rows, layout, k, codes);
+        if (layout == WeightLayout::nvfp4) interleave_block_scales(rows, k, reinterpret_cast<uint8_t*>(scales));
+        if (layout == WeightLayout::fp8_block) interleave_square_scales(rows, k, reinterpret_cast<float*>(scales));
+        if (is_fp8(layout) && has_nan_code(reinterpret_cast<const uint8_t*>(codes), code_bytes)) found_nan = true;
+        for (int64_t output = 0; has_row_scale(layout) && output < kPanelRows; ++output) {
+            const RowRef& ref = rows.rows[output];
+            if (ref.view != nullptr) packed.row_scales_.as<float>()[panel * kPanelRows + output] = row_scale(*ref.view, ref.row);
         }
     });
+    // Kernels read the NaN code as a number.
+    if (found_nan)
+        return corrupt_data("an FP8 weight of " + std::to_string(n) + " x " + std::to_string(k) +
+                            " holds NaN codes (0x7f or 0xff)");
+    packed.view_.codes = packed.codes_.data();
+    packed.view_.scales = scale_bytes > 0 ? packed.scales_.data() : nullptr;
+    packed.view_.row_scale = row_scale_bytes > 0 ? packed.row_scales_.as<float>() : nullptr;
     return packed;
 }
 
@@ -111,58 +227,32 @@ void PackedMatrix::unpack_row(int64_t row, float* out) const {
     CHECK(row >= 0 && row < view_.n, "unpack_row: row outside the weight");
     const int64_t panel = row / kPanelRows;
     const int64_t output = row % kPanelRows;
-    if (layout_ == WeightLayout::bf16) {
-        const uint16_t* pairs = codes_.as<uint16_t>() + panel * view_.k * kPanelRows;
-        for (int64_t i = 0; i < view_.k; ++i) out[i] = decode_bf16(pairs[(i / 2 * kPanelRows + output) * 2 + i % 2]);
-    } else {
-        const float* values = codes_.as<float>() + panel * view_.k * kPanelRows;
-        for (int64_t i = 0; i < view_.k; ++i) out[i] = values[i * kPanelRows + output];
+    const std::byte* codes = codes_.data() + panel * code_bytes_per_panel(layout_, view_.k);
+    const std::byte* scales = scales_.data() + panel * scale_bytes_per_panel(layout_, view_.k);
+    const auto* bytes = reinterpret_cast<const uint8_t*>(codes);
+    const float whole_row = view_.row_scale == nullptr ? 1.0f : view_.row_scale[row];
+    for (int64_t i = 0; i < view_.k; ++i) {
+        switch (layout_) {
+            case WeightLayout::f32:
+            case WeightLayout::f16: out[i] = reinterpret_cast<const float*>(codes)[i * kPanelRows + output]; break;
+            case WeightLayout::bf16:
+                out[i] = decode_bf16(reinterpret_cast<const uint16_t*>(codes)[(i / 2 * kPanelRows + output) * 2 + i % 2]);
+                break;
+            case WeightLayout::nvfp4: {
+                const uint8_t byte = bytes[(i / 8 * kPanelRows + output) * 4 + i % 8 / 2];
+                const uint8_t scale = reinterpret_cast<const uint8_t*>(scales)[i / 16 * kPanelRows + output];
+                out[i] = decode_e2m1(i % 2 == 0 ? byte & 15 : byte >> 4) * decode_e4m3(scale) * whole_row;
+                break;
+            }
+            case WeightLayout::fp8_tensor:
+            case WeightLayout::fp8_channel: out[i] = decode_e4m3(bytes[i * kPanelRows + output]) * whole_row; break;
+            case WeightLayout::fp8_block: {
+                const float scale = reinterpret_cast<const float*>(scales)[i / kScaleBlockK * kPanelRows + output];
+                out[i] = decode_e4m3(bytes[i * kPanelRows + output]) * scale;
+                break;
+            }
+        }
     }
-}
-
-void matmul(const PackedMatrix& weight, const float* x, int64_t x_stride, int64_t m, float* y, int64_t y_stride,
-            std::byte* scratch, ThreadPool& pool) {
-    const MatmulKernel& kernel = weight.kernel();
-    MatmulArgs args;
-    args.weight = &weight.view();
-    args.m = m;
-    args.y = y;
-    args.y_stride = y_stride;
-    if (kernel.prepare == nullptr) {
-        args.prepared = x;
-        args.prepared_stride = x_stride * static_cast<int64_t>(sizeof(float));
-    } else {
-        args.prepared = scratch;
-        args.prepared_stride = kernel.prepared_row_bytes(weight.k());
-        constexpr int64_t kRowsPerTask = 4;
-        pool.run((m + kRowsPerTask - 1) / kRowsPerTask, [&](int64_t task, int) {
-            const int64_t row = task * kRowsPerTask;
-            PrepareArgs prepare;
-            prepare.weight = args.weight;
-            prepare.x = x + row * x_stride;
-            prepare.x_stride = x_stride;
-            prepare.m = std::min(kRowsPerTask, m - row);
-            prepare.prepared = scratch + row * args.prepared_stride;
-            kernel.prepare(prepare);
-        });
-    }
-    // Tasks are whole groups of panels (a kernel shares row loads within 8) and a few per thread, so that a slow thread
-    // leaves work to the others.
-    constexpr int64_t kPanelGroup = 8;
-    constexpr int64_t kTasksPerThread = 6;
-    const int64_t n_groups = (weight.n_panels() + kPanelGroup - 1) / kPanelGroup;
-    const int64_t n_tasks = pool.n_threads() == 1 ? 1 : std::min<int64_t>(n_groups, kTasksPerThread * pool.n_threads());
-    pool.run(n_tasks, [&](int64_t task, int) {
-        MatmulArgs part = args;
-        part.panel_begin = task * n_groups / n_tasks * kPanelGroup;
-        part.panel_end = std::min(weight.n_panels(), (task + 1) * n_groups / n_tasks * kPanelGroup);
-        kernel.run(part);
-    });
-}
-
-size_t matmul_scratch_bytes(const PackedMatrix& weight, int64_t m) {
-    const MatmulKernel& kernel = weight.kernel();
-    return kernel.prepared_row_bytes == nullptr ? 0 : static_cast<size_t>(m * kernel.prepared_row_bytes(weight.k()));
 }
 
 }  // namespace espalier::kernels

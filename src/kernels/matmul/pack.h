@@ -29,8 +29,9 @@ struct MatmulKernel {
 class PackedMatrix {
 public:
     PackedMatrix() = default;
-    // Packs views[0], views[1], … stacked along n. All must share layout, k and activation scheme (else invalid_input: bind them
-    // separately). Parallel over panels. Errors: exhausted, unsupported (no kernel for layout x acts on this tier).
+    // Packs views[0], views[1], … stacked along n. All must share layout, k, activation scheme and, in ckpt mode with a static
+    // scheme, the input scale (else invalid_input: bind them separately). Parallel over panels. Errors: exhausted, unsupported
+    // (declared inputs that have no product, k not a multiple of 16), corrupt_data (an FP8 code is NaN).
     static Result<PackedMatrix> pack(std::span<const WeightView> views, Acts acts, Isa isa, ThreadPool& pool);
 
     int64_t n() const { return view_.n; }

@@ -99,6 +99,18 @@ TEST(Math, E4m3EncodesLikeTheOneValueForm) {
     EXPECT_EQ(float_to_e4m3(set1(std::nanf(""))).v[0] & 0x7f, 0x7f);
 }
 
+TEST(Math, RoundingToE4m3IsEncodingAndDecoding) {
+    sweep(INFINITY, [](float x) { ASSERT_EQ(first(round_to_e4m3(set1(x))), decode_e4m3(encode_e4m3(x))) << x; });
+    EXPECT_EQ(first(round_to_e4m3(set1(-INFINITY))), -448.0f);
+    EXPECT_EQ(std::bit_cast<uint32_t>(first(round_to_e4m3(set1(-1e-9f)))), 0x80000000u);
+}
+
+TEST(Math, E2m1Lookup) {
+    for (int code = 0; code < 16; ++code) {
+        EXPECT_EQ(first(lookup_e2m1(set1_int(code | 0x50))), decode_e2m1(static_cast<uint8_t>(code))) << code;
+    }
+}
+
 TEST(Math, Bf16RoundsToNearestEven) {
     const auto round = [](uint32_t bits) { return static_cast<uint32_t>(float_to_bf16(set1(std::bit_cast<float>(bits))).v[0]); };
     EXPECT_EQ(round(0x3f808000u), 0x3f80u);  // tie to even, down

@@ -1,0 +1,37 @@
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "kernels/matmul/matmul.h"
+
+namespace espalier::kernels::scalar {
+
+// Each file builds on those before it.
+// clang-format off
+#include "kernels/vec/vec_scalar.inc"
+#include "kernels/vec/math_body.inc"
+// clang-format on
+
+constexpr int kFloatRows = 2;
+constexpr int64_t kFloatPanelGroup = 1;
+static constexpr int float_panels(int) {
+    return 1;
+}
+
+#include "kernels/matmul/float_body.inc"
+
+void matmul_fp8_weights(const MatmulArgs& args) noexcept {
+    matmul_float<FloatKind::fp8, Scaling::each_weight>(args);
+}
+void matmul_fp8_codes(const MatmulArgs& args) noexcept {
+    matmul_float<FloatKind::fp8, Scaling::each_block>(args);
+}
+void matmul_nvfp4_weights(const MatmulArgs& args) noexcept {
+    matmul_float<FloatKind::nvfp4, Scaling::each_weight>(args);
+}
+void matmul_nvfp4_codes(const MatmulArgs& args) noexcept {
+    matmul_float<FloatKind::nvfp4, Scaling::each_block>(args);
+}
+
+}  // namespace espalier::kernels::scalar
