@@ -1,5 +1,5 @@
-// Shared by the tokenizer's tests and benchmark: golden lines, the two tokenizers of tests/golden/text, and small hand-made
-// files.
+// Shared by the tokenizer's tests and benchmark: golden lines, the two tokenizers of tests/golden/text, and
+// a small file to vary.
 #pragma once
 
 #include <cstdio>
@@ -11,11 +11,18 @@
 #include "base/check.h"
 #include "base/json.h"
 #include "text/tokenizer.h"
+#include "text/tokenizer_small_file.h"
 
 namespace espalier::text::testing {
 
+// Benchmarks are not told the source folder; they are run from it.
 inline std::string golden_path(const std::string& name) {
-    return std::string(ESPALIER_SOURCE_DIR) + "/tests/golden/text/" + name;
+#ifdef ESPALIER_SOURCE_DIR
+    const std::string root = ESPALIER_SOURCE_DIR;
+#else
+    const std::string root = ".";
+#endif
+    return root + "/tests/golden/text/" + name;
 }
 
 // Every line of a JSONL file, which must have some.
@@ -57,36 +64,6 @@ inline std::shared_ptr<const Tokenizer> real_tokenizer() {
     static const std::shared_ptr<const Tokenizer> tokenizer =
         valid(Tokenizer::parse(gunzip(golden_path("qwen3.5-tokenizer.json.gz"))));
     return tokenizer;
-}
-
-// A valid file to vary: the 256 bytes in the byte alphabet as ids 0..255, "ab" = 256, "abc" = 257, and no added tokens.
-inline Json small_file() {
-    Json vocab = Json::object();
-    int n_shifted = 0;
-    for (int byte = 0; byte < 256; ++byte) {
-        const bool is_own = (byte >= 33 && byte <= 126) || (byte >= 161 && byte <= 172) || byte >= 174;
-        const int letter = is_own ? byte : 256 + n_shifted++;
-        std::string name;
-        if (letter < 0x80) name = static_cast<char>(letter);
-        else name = {static_cast<char>(0xC0 | letter >> 6), static_cast<char>(0x80 | (letter & 0x3F))};
-        vocab[name] = byte;
-    }
-    vocab["ab"] = 256;
-    vocab["abc"] = 257;
-    return {{"version", "1.0"},
-            {"added_tokens", Json::array()},
-            {"normalizer", {{"type", "NFC"}}},
-            {"pre_tokenizer", {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", false}, {"use_regex", true}}},
-            {"post_processor", nullptr},
-            {"decoder", {{"type", "ByteLevel"}}},
-            {"model", {{"type", "BPE"}, {"vocab", vocab}, {"merges", Json::array({"a b", "ab c"})}}}};
-}
-
-inline std::string repeated(std::string_view text, size_t n) {
-    std::string out;
-    out.reserve(text.size() * n);
-    for (size_t i = 0; i < n; ++i) out += text;
-    return out;
 }
 
 }  // namespace espalier::text::testing
