@@ -11,8 +11,9 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   target_compile_options(espalier_options INTERFACE -march=x86-64-v2)
 endif()
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
-  # gcc 12 warns about std::string concatenation that cannot overlap (its bug 105329).
-  target_compile_options(espalier_options INTERFACE -Wno-restrict)
+  # gcc 12 warns about std::string concatenation that cannot overlap (its bug 105329) and about members of a std::variant that
+  # are never read.
+  target_compile_options(espalier_options INTERFACE -Wno-restrict -Wno-maybe-uninitialized)
 endif()
 if(ESPALIER_WERROR)
   target_compile_options(espalier_options INTERFACE -Werror)

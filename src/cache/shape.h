@@ -31,9 +31,7 @@ struct StateShape {
 
     int32_t hidden = 0;
 
-    size_t kv_element_bytes() const {
-        return kv == kernels::KvType::f32 ? 4 : kv == kernels::KvType::bf16 ? 2 : 1;
-    }
+    size_t kv_element_bytes() const { return kv == kernels::KvType::f32 ? 4 : kv == kernels::KvType::bf16 ? 2 : 1; }
     // One K or V block of one layer and head: [head_dim][64] or [64][head_dim].
     size_t block_bytes() const { return static_cast<size_t>(head_dim) * kPageTokens * kv_element_bytes(); }
     // A page holds K and V blocks of every attention layer and head for 64 tokens.

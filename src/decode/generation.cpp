@@ -6,7 +6,8 @@
 
 namespace espalier::decode {
 
-Generation::Generation(cache::Sequence sequence, std::vector<TokenId> prompt, GenerationParams params, const text::Tokenizer* tokenizer)
+Generation::Generation(cache::Sequence sequence, std::vector<TokenId> prompt, GenerationParams params,
+                       const text::Tokenizer* tokenizer)
     : sequence_(std::move(sequence)), prompt_(std::move(prompt)), params_(std::move(params)), stops_(params_.stop_strings) {
     CHECK(sequence_.length() < static_cast<int32_t>(prompt_.size()), "at least one prompt token is computed, for its logits");
     CHECK(params_.max_tokens >= 1, "a reply has room for a token");
@@ -18,7 +19,9 @@ Generation::Generation(cache::Sequence sequence, std::vector<TokenId> prompt, Ge
     }
 }
 
-int32_t Generation::prompt_left() const { return std::max(0, static_cast<int32_t>(prompt_.size()) - sequence_.length()); }
+int32_t Generation::prompt_left() const {
+    return std::max(0, static_cast<int32_t>(prompt_.size()) - sequence_.length());
+}
 
 void Generation::accept(TokenId token) {
     if (std::find(params_.stop_ids.begin(), params_.stop_ids.end(), token) != params_.stop_ids.end()) {

@@ -61,7 +61,9 @@ TokenId Sampler::draw(std::span<const float> logits, const SamplerParams& params
         if (logit >= floor) candidates_[n++] = {logit, id};
     }
     if (n == 0) return static_cast<TokenId>(best_index);  // nothing but NaN
-    const auto better = [](const Candidate& a, const Candidate& b) { return a.logit > b.logit || (a.logit == b.logit && a.id < b.id); };
+    const auto better = [](const Candidate& a, const Candidate& b) {
+        return a.logit > b.logit || (a.logit == b.logit && a.id < b.id);
+    };
     const auto begin = candidates_.begin();
     if (params.top_k > 0 && static_cast<size_t>(params.top_k) < n) {
         std::nth_element(begin, begin + params.top_k, begin + static_cast<std::ptrdiff_t>(n), better);

@@ -1,4 +1,5 @@
-// From a row of logits to a token: bias and penalties, then greedy, or temperature, top-k, top-p, min-p in this order and one draw.
+// From a row of logits to a token: bias and penalties, then greedy, or temperature, top-k, top-p, min-p in this order and one
+// draw.
 //
 // Greedy takes the highest logit, the lowest id among equals. A draw walks the candidates from the most probable on (ties: lower
 // id first), so that the same (logits, parameters, seed, position, history) gives the same token everywhere.

@@ -40,8 +40,8 @@ model::Segment StepLoop::plan(Generation& generation, int32_t rows) {
     }
     const int32_t length = sequence.length();
     const int32_t n = std::min(rows, generation.prompt_left());
-    // The first boundary inside the chunk ends the spine; what follows, up to the next one, rides along if it is short. Draft nodes
-    // are shared by all sequences of a pass, so only a lone one may carry a tail.
+    // The first boundary inside the chunk ends the spine; what follows, up to the next one, rides along if it is short. Draft
+    // nodes are shared by all sequences of a pass, so only a lone one may carry a tail.
     const int32_t spine = tokens_to_boundary(generation, length, n);
     const int32_t rest = spine < n ? tokens_to_boundary(generation, length + spine, n - spine) : 0;
     const int32_t tail = is_alone_ && rest <= forward_.limits().tree_nodes_max ? rest : 0;
@@ -97,8 +97,8 @@ void StepLoop::choose(int32_t segment, int32_t node, Generation& generation) {
     const int32_t n_logprobs = generation.params().n_logprobs;
     std::vector<float> raw;
     if (n_logprobs >= 0) raw.assign(logits.begin(), logits.end());
-    const TokenId token =
-        sampler_.choose(logits, generation.params().sampling, generation.sequence().length(), generation.prompt(), generation.reply());
+    const TokenId token = sampler_.choose(logits, generation.params().sampling, generation.sequence().length(),
+                                          generation.prompt(), generation.reply());
     if (n_logprobs >= 0) generation.record_logprobs(sampler_.logprobs(raw, token, n_logprobs));
     generation.accept(token);
 }

@@ -21,8 +21,8 @@ public:
 private:
     std::vector<std::string> stops_;
     size_t longest_ = 0;
-    std::string tail_;           // the last longest_ - 1 bytes
-    int64_t tail_begin_ = 0;     // offset of tail_ in the text
+    std::string tail_;        // the last longest_ - 1 bytes
+    int64_t tail_begin_ = 0;  // offset of tail_ in the text
 };
 
 }  // namespace espalier::decode

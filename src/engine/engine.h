@@ -117,9 +117,9 @@ private:
 // What a server may show about the loaded model. Fixed after load.
 struct BackendInfo {
     std::string model_name;
-    std::string acts;     // numerics mode in force
+    std::string acts;  // numerics mode in force
     std::string kv_type;
-    std::string isa;      // kernel tier
+    std::string isa;  // kernel tier
     int32_t n_threads = 0;
     int32_t context_tokens = 0;
     int32_t sequences_max = 0;

@@ -23,7 +23,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-double ms_between(Clock::time_point from, Clock::time_point to) { return std::chrono::duration<double, std::milli>(to - from).count(); }
+double ms_between(Clock::time_point from, Clock::time_point to) {
+    return std::chrono::duration<double, std::milli>(to - from).count();
+}
 
 // Prompt rows of one pass: the weights are read once for all of them; beyond this the gain is small and steps get long.
 constexpr int32_t kRowsMax = 512;
@@ -52,8 +54,8 @@ struct RunningJob {
 decode::GenerationParams to_params(const Job& job, int32_t max_tokens) {
     decode::GenerationParams params;
     const SamplingParams& s = job.sampling;
-    params.sampling = {s.temperature,        s.top_k,           s.top_p, s.min_p, s.repetition_penalty, s.presence_penalty,
-                       s.frequency_penalty, s.seed, s.logit_bias};
+    params.sampling = {s.temperature,       s.top_k, s.top_p,     s.min_p, s.repetition_penalty, s.presence_penalty,
+                       s.frequency_penalty, s.seed,  s.logit_bias};
     params.max_tokens = max_tokens;
     params.stop_ids = job.stop_ids;
     params.stop_strings = job.stop_strings;
@@ -76,8 +78,13 @@ FinishReason to_finish(decode::EndReason reason) {
 
 class LocalEngine::Impl {
 public:
-    Impl(LoadedModel loaded, std::shared_ptr<const text::Tokenizer> tokenizer, const EngineOptions& options, const MemoryPlan& plan)
-        : loaded_(std::move(loaded)), tokenizer_(std::move(tokenizer)), options_(options), plan_(plan), store_(plan.snapshots_max) {}
+    Impl(LoadedModel loaded, std::shared_ptr<const text::Tokenizer> tokenizer, const EngineOptions& options,
+         const MemoryPlan& plan)
+        : loaded_(std::move(loaded)),
+          tokenizer_(std::move(tokenizer)),
+          options_(options),
+          plan_(plan),
+          store_(plan.snapshots_max) {}
 
     ~Impl() {
         {
@@ -108,14 +115,16 @@ public:
         if (job.prompt.empty()) return invalid_input("the prompt is empty");
         for (const TokenId id : job.prompt) {
             if (id < 0 || id >= loaded_.model->config().vocab) {
-                return invalid_input(fmt::format("token id {} is outside the vocabulary of {}", id, loaded_.model->config().vocab));
+                return invalid_input(
+                    fmt::format("token id {} is outside the vocabulary of {}", id, loaded_.model->config().vocab));
             }
         }
         const auto length = static_cast<int64_t>(job.prompt.size());
         if (length >= plan_.context_tokens) {
-            return exhausted(fmt::format("prompt is too long: it has {} tokens and exceeds the available context size of {} tokens; shorten it "
-                                         "or start with a larger --ctx (trained for {})",
-                                         length, plan_.context_tokens, loaded_.model->config().context_trained));
+            return exhausted(fmt::format(
+                "prompt is too long: it has {} tokens and exceeds the available context size of {} tokens; shorten it "
+                "or start with a larger --ctx (trained for {})",
+                length, plan_.context_tokens, loaded_.model->config().context_trained));
         }
         if (job.max_tokens < 1) return invalid_input(fmt::format("max_tokens is {}, expected at least 1", job.max_tokens));
         if (!job.stop_strings.empty() && !tokenizer_) return unsupported("stop strings need a tokenizer, and none is loaded");
@@ -152,13 +161,11 @@ private:
         info_.context_tokens = plan_.context_tokens;
         info_.sequences_max = options_.sequences_max;
         info_.weight_bytes = static_cast<int64_t>(loaded_.model->weight_bytes());
-        info_.details = {{"layers", fmt::format("{}", config.n_layers)},
-                         {"hidden", fmt::format("{}", config.hidden)},
-                         {"vocab", fmt::format("{}", config.vocab)},
-                         {"mtp", loaded_.model->mtp() != nullptr ? "present" : "absent"},
-                         {"kv_pages", fmt::format("{}", plan_.n_pages)},
-                         {"snapshots_max", fmt::format("{}", plan_.snapshots_max)},
-                         {"cache_bytes", fmt::format("{}", plan_.bytes)}};
+        info_.details = {
+            {"layers", fmt::format("{}", config.n_layers)}, {"hidden", fmt::format("{}", config.hidden)},
+            {"vocab", fmt::format("{}", config.vocab)},     {"mtp", loaded_.model->mtp() != nullptr ? "present" : "absent"},
+            {"kv_pages", fmt::format("{}", plan_.n_pages)}, {"snapshots_max", fmt::format("{}", plan_.snapshots_max)},
+            {"cache_bytes", fmt::format("{}", plan_.bytes)}};
         gauges_.cache_budget_bytes = plan_.bytes;
     }
 
@@ -248,8 +255,8 @@ private:
         const int32_t room = plan_.context_tokens - static_cast<int32_t>(job.prompt.size());
         decode::GenerationParams params = to_params(job, std::min(job.max_tokens, room));
         running_.push_back({queued.stream, job.cache_salt,
-                            decode::Generation(std::move(*sequence), std::move(job.prompt), std::move(params), tokenizer_.get()), pages,
-                            queued.submitted, now, now});
+                            decode::Generation(std::move(*sequence), std::move(job.prompt), std::move(params), tokenizer_.get()),
+                            pages, queued.submitted, now, now});
         report_progress(running_.back());
     }
 
@@ -396,7 +403,8 @@ private:
     std::thread thread_;
 };
 
-Result<std::unique_ptr<LocalEngine>> LocalEngine::start(const EngineOptions& options, std::shared_ptr<const text::Tokenizer> tokenizer) {
+Result<std::unique_ptr<LocalEngine>> LocalEngine::start(const EngineOptions& options,
+                                                        std::shared_ptr<const text::Tokenizer> tokenizer) {
     if (options.sequences_max < 1 || options.sequences_max > 64) {
         return invalid_input(fmt::format("--parallel is {}, expected 1 to 64", options.sequences_max));
     }
@@ -417,9 +425,17 @@ Result<std::unique_ptr<LocalEngine>> LocalEngine::start(const EngineOptions& opt
 
 LocalEngine::LocalEngine(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 LocalEngine::~LocalEngine() = default;
-Result<std::shared_ptr<JobStream>> LocalEngine::submit(Job job) { return impl_->submit(std::move(job)); }
-const BackendInfo& LocalEngine::info() const { return impl_->info(); }
-BackendGauges LocalEngine::gauges() const { return impl_->gauges(); }
-const std::vector<TokenId>& LocalEngine::eos_ids() const { return impl_->eos_ids(); }
+Result<std::shared_ptr<JobStream>> LocalEngine::submit(Job job) {
+    return impl_->submit(std::move(job));
+}
+const BackendInfo& LocalEngine::info() const {
+    return impl_->info();
+}
+BackendGauges LocalEngine::gauges() const {
+    return impl_->gauges();
+}
+const std::vector<TokenId>& LocalEngine::eos_ids() const {
+    return impl_->eos_ids();
+}
 
 }  // namespace espalier::engine

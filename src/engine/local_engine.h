@@ -30,7 +30,8 @@ class LocalEngine : public Backend {
 public:
     // Loads the model and starts the engine thread. tokenizer may be null when no job will carry stop strings. Errors: those of
     // loading; exhausted with a table of needs against free memory.
-    static Result<std::unique_ptr<LocalEngine>> start(const EngineOptions& options, std::shared_ptr<const text::Tokenizer> tokenizer);
+    static Result<std::unique_ptr<LocalEngine>> start(const EngineOptions& options,
+                                                      std::shared_ptr<const text::Tokenizer> tokenizer);
     // Cancels what runs and joins the thread.
     ~LocalEngine() override;
 

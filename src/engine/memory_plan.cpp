@@ -10,18 +10,20 @@ namespace {
 constexpr int32_t kContextFloor = 32768;  // what agents need at least
 constexpr int64_t kMiB = int64_t{1} << 20;
 
-int64_t pages_for(int64_t tokens) { return (tokens + cache::kPageTokens - 1) / cache::kPageTokens; }
+int64_t pages_for(int64_t tokens) {
+    return (tokens + cache::kPageTokens - 1) / cache::kPageTokens;
+}
 
 }  // namespace
 
 Result<MemoryPlan> plan_memory(const MemoryRequest& request) {
     if (request.context_tokens > request.context_trained) {
-        return invalid_input(fmt::format("--ctx is {}, the model was trained for {} tokens; choose at most that", request.context_tokens,
-                                         request.context_trained));
+        return invalid_input(fmt::format("--ctx is {}, the model was trained for {} tokens; choose at most that",
+                                         request.context_tokens, request.context_trained));
     }
     const auto page_bytes = static_cast<int64_t>(request.shape.page_bytes());
     const auto state_bytes = static_cast<int64_t>(request.shape.state_bytes());
-    const int64_t budget = request.cache_bytes > 0 ? request.cache_bytes
+    const int64_t budget = request.cache_bytes > 0       ? request.cache_bytes
                            : request.available_bytes > 0 ? request.available_bytes / 4
                                                          : int64_t{1} << 30;
     MemoryPlan plan;
@@ -33,7 +35,8 @@ Result<MemoryPlan> plan_memory(const MemoryRequest& request) {
     plan.context_tokens = request.context_tokens;
     if (plan.context_tokens == 0) {
         const int64_t fits = page_budget / page_bytes * cache::kPageTokens;
-        plan.context_tokens = static_cast<int32_t>(std::min<int64_t>(request.context_trained, std::max<int64_t>(kContextFloor, fits / 2)));
+        plan.context_tokens =
+            static_cast<int32_t>(std::min<int64_t>(request.context_trained, std::max<int64_t>(kContextFloor, fits / 2)));
     }
     // One full context always fits, with room for copied pages of every running sequence.
     const int64_t pages_least = pages_for(plan.context_tokens) + 4 * request.sequences_max;
@@ -42,10 +45,11 @@ Result<MemoryPlan> plan_memory(const MemoryRequest& request) {
     if (request.available_bytes > 0 && plan.bytes > request.available_bytes) {
         const int64_t left = request.available_bytes - plan.n_states * state_bytes;
         const int64_t context = std::max<int64_t>(0, (left / page_bytes - 4 * request.sequences_max) * cache::kPageTokens);
-        return exhausted(fmt::format("a context of {} tokens needs {} MiB for keys and values and {} MiB for {} states, {} MiB are free; "
-                                     "the largest context that fits is {} tokens (--ctx)",
-                                     plan.context_tokens, plan.n_pages * page_bytes / kMiB, plan.n_states * state_bytes / kMiB, plan.n_states,
-                                     request.available_bytes / kMiB, context));
+        return exhausted(
+            fmt::format("a context of {} tokens needs {} MiB for keys and values and {} MiB for {} states, {} MiB are free; "
+                        "the largest context that fits is {} tokens (--ctx)",
+                        plan.context_tokens, plan.n_pages * page_bytes / kMiB, plan.n_states * state_bytes / kMiB, plan.n_states,
+                        request.available_bytes / kMiB, context));
     }
     return plan;
 }

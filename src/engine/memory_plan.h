@@ -12,7 +12,7 @@ namespace espalier::engine {
 struct MemoryRequest {
     cache::StateShape shape;
     int32_t context_trained = 0;
-    int32_t context_tokens = 0;   // 0 = choose
+    int32_t context_tokens = 0;  // 0 = choose
     int32_t sequences_max = 1;
     int64_t cache_bytes = 0;      // 0 = a quarter of available
     int64_t available_bytes = 0;  // after the weights; 0 = unknown

@@ -98,11 +98,13 @@ Status parse_rope(const Json& c, ModelConfig& m) {
     const Json& factor_home = rope->contains("partial_rotary_factor") ? *rope : c;
     TRY_ASSIGN(const double factor, number_or(factor_home, "partial_rotary_factor", 0.25));
     if (!(m.rope_theta > 1) || !(factor > 0) || factor > 1) {
-        return invalid_input(fmt::format("config.json: rope_theta {} or partial_rotary_factor {} is out of range", m.rope_theta, factor));
+        return invalid_input(
+            fmt::format("config.json: rope_theta {} or partial_rotary_factor {} is out of range", m.rope_theta, factor));
     }
     m.rotary_dim = static_cast<int32_t>(factor * m.head_dim);
     if (m.rotary_dim < 2 || m.rotary_dim % 2 != 0) {
-        return invalid_input(fmt::format("config.json: rotary dimension is {}, expected an even number of at least 2", m.rotary_dim));
+        return invalid_input(
+            fmt::format("config.json: rotary dimension is {}, expected an even number of at least 2", m.rotary_dim));
     }
     return {};
 }
@@ -126,7 +128,9 @@ Status parse_layers(const Json& c, ModelConfig& m) {
     for (const Json& type : *types) {
         if (type == "full_attention") m.layers.push_back(LayerKind::attention);
         else if (type == "linear_attention") m.layers.push_back(LayerKind::recurrent);
-        else return unsupported(fmt::format("config.json: layer type {} is not supported (linear_attention, full_attention)", shown(type)));
+        else
+            return unsupported(
+                fmt::format("config.json: layer type {} is not supported (linear_attention, full_attention)", shown(type)));
     }
     return {};
 }

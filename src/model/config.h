@@ -25,7 +25,7 @@ struct ModelConfig {
     double rope_theta = 1e7;
     int32_t context_trained = 0;
 
-    int32_t n_key_heads = 0;    // recurrent layers
+    int32_t n_key_heads = 0;  // recurrent layers
     int32_t n_value_heads = 0;
     int32_t key_dim = 0;
     int32_t value_dim = 0;

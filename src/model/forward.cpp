@@ -39,7 +39,8 @@ void fill_rotation(const LayerContext& context) {
     });
 }
 
-void commit_kv(const LayerContext& context, int32_t kv_layer, cache::Sequence& sequence, int32_t begin, std::span<const int32_t> rows) {
+void commit_kv(const LayerContext& context, int32_t kv_layer, cache::Sequence& sequence, int32_t begin,
+               std::span<const int32_t> rows) {
     const cache::StateShape& shape = context.memory.shape();
     const size_t row_bytes = static_cast<size_t>(shape.head_dim) * shape.kv_element_bytes();
     const size_t kv_row_bytes = row_bytes * static_cast<size_t>(shape.n_kv_heads);
@@ -51,13 +52,16 @@ void commit_kv(const LayerContext& context, int32_t kv_layer, cache::Sequence& s
         const int32_t lane = position % cache::kPageTokens;
         for (int32_t head = 0; head < shape.n_kv_heads; ++head) {
             const size_t offset = static_cast<size_t>(rows[i]) * kv_row_bytes + static_cast<size_t>(head) * row_bytes;
-            context.model.kernels().k_place({shape.kv, k_rows + offset, context.memory.k_block(page, kv_layer, head), lane, shape.head_dim});
-            std::memcpy(context.memory.v_block(page, kv_layer, head) + static_cast<size_t>(lane) * row_bytes, v_rows + offset, row_bytes);
+            context.model.kernels().k_place(
+                {shape.kv, k_rows + offset, context.memory.k_block(page, kv_layer, head), lane, shape.head_dim});
+            std::memcpy(context.memory.v_block(page, kv_layer, head) + static_cast<size_t>(lane) * row_bytes, v_rows + offset,
+                        row_bytes);
         }
     }
 }
 
-Result<std::unique_ptr<Forward>> Forward::create(const Model& model, cache::Memory& memory, ThreadPool& pool, const PassLimits& limits) {
+Result<std::unique_ptr<Forward>> Forward::create(const Model& model, cache::Memory& memory, ThreadPool& pool,
+                                                 const PassLimits& limits) {
     TRY_ASSIGN(Workspace work, Workspace::create(model, limits, pool.n_threads()));
     return std::unique_ptr<Forward>(new Forward(model, memory, pool, limits, std::move(work)));
 }
@@ -70,9 +74,13 @@ Forward::Forward(const Model& model, cache::Memory& memory, ThreadPool& pool, co
     path_tokens_.reserve(static_cast<size_t>(limits.tree_nodes_max));
 }
 
-Forward::~Forward() { release_working_states(); }
+Forward::~Forward() {
+    release_working_states();
+}
 
-LayerContext Forward::context() { return {model_, pass_, work_, memory_, pool_, working_states_}; }
+LayerContext Forward::context() {
+    return {model_, pass_, work_, memory_, pool_, working_states_};
+}
 
 void Forward::release_working_states() {
     for (const int32_t state : working_states_) {
@@ -137,7 +145,8 @@ const float* Forward::hidden(int32_t segment, int32_t node) const {
 
 void Forward::logits(int32_t segment, int32_t node_begin, int32_t n_nodes, float* out) {
     const int64_t hidden_size = model_.config().hidden;
-    model_.head().apply(hidden(segment, node_begin), hidden_size, n_nodes, out, model_.config().vocab, work_.matmul_scratch, pool_);
+    model_.head().apply(hidden(segment, node_begin), hidden_size, n_nodes, out, model_.config().vocab, work_.matmul_scratch,
+                        pool_);
 }
 
 void Forward::commit_spine(int32_t segment) {
@@ -164,7 +173,8 @@ Status Forward::commit_path(int32_t segment, std::span<const int32_t> path) {
     CHECK(sequence.length() == s.base + s.spine, "commit_spine comes first");
     CHECK(path.size() <= static_cast<size_t>(pass_.limits().tree_nodes_max), "a path has at most all draft nodes");
     for (size_t i = 0; i < path.size(); ++i) {
-        CHECK(pass_.parents()[static_cast<size_t>(s.row_begin + path[i])] == (i == 0 ? s.spine - 1 : path[i - 1]), "a path follows parents");
+        CHECK(pass_.parents()[static_cast<size_t>(s.row_begin + path[i])] == (i == 0 ? s.spine - 1 : path[i - 1]),
+              "a path follows parents");
     }
     const int32_t begin = sequence.length();
     TRY(sequence.make_writable(begin, begin + static_cast<int32_t>(path.size())));
@@ -196,20 +206,24 @@ void Forward::replay(int32_t segment, std::span<const int32_t> path, int32_t fro
     const int64_t n = static_cast<int64_t>(path.size());
     const int32_t n_layers = model_.state_shape().n_recurrent_layers;
     const auto tree_row = [&](int64_t i) { return s.tree_begin + path[static_cast<size_t>(i)] - s.spine; };
-    // Gather the path's rows so that the kernel sees a chain. work.conv, decay, beta are free between passes; one layer at a time.
+    // Gather the path's rows so that the kernel sees a chain. work.conv, decay, beta are free between passes; one layer at a
+    // time.
     for (int32_t layer = 0; layer < n_layers; ++layer) {
         for (int64_t i = 0; i < n; ++i) {
             const int64_t row = tree_row(i);
-            std::memcpy(work_.conv + i * channels, work_.journal_conv(layer) + row * channels, static_cast<size_t>(channels) * sizeof(float));
-            std::memcpy(work_.decay + i * heads, work_.journal_decay(layer) + row * heads, static_cast<size_t>(heads) * sizeof(float));
-            std::memcpy(work_.beta + i * heads, work_.journal_beta(layer) + row * heads, static_cast<size_t>(heads) * sizeof(float));
+            std::memcpy(work_.conv + i * channels, work_.journal_conv(layer) + row * channels,
+                        static_cast<size_t>(channels) * sizeof(float));
+            std::memcpy(work_.decay + i * heads, work_.journal_decay(layer) + row * heads,
+                        static_cast<size_t>(heads) * sizeof(float));
+            std::memcpy(work_.beta + i * heads, work_.journal_beta(layer) + row * heads,
+                        static_cast<size_t>(heads) * sizeof(float));
         }
         const float* old_columns = memory_.conv(from, layer);
         float* columns = memory_.conv(to, layer);
         for (int32_t column = 0; column < cache::kConvColumns; ++column) {
             const int64_t i = n - cache::kConvColumns + column;
-            const float* source = i >= 0 ? work_.journal_raw(layer) + tree_row(i) * channels
-                                         : old_columns + (cache::kConvColumns + i) * channels;
+            const float* source =
+                i >= 0 ? work_.journal_raw(layer) + tree_row(i) * channels : old_columns + (cache::kConvColumns + i) * channels;
             std::memcpy(columns + column * channels, source, static_cast<size_t>(channels) * sizeof(float));
         }
         const int64_t dk = config.key_dim;

@@ -26,7 +26,8 @@ namespace espalier::model {
 class Forward {
 public:
     // Errors: exhausted when scratch cannot be allocated.
-    static Result<std::unique_ptr<Forward>> create(const Model& model, cache::Memory& memory, ThreadPool& pool, const PassLimits& limits);
+    static Result<std::unique_ptr<Forward>> create(const Model& model, cache::Memory& memory, ThreadPool& pool,
+                                                   const PassLimits& limits);
     ~Forward();
     Forward(const Forward&) = delete;
     Forward& operator=(const Forward&) = delete;
@@ -34,7 +35,8 @@ public:
     const PassLimits& limits() const { return pass_.limits(); }
 
     // Computes all nodes of all segments. Token ids must be below the vocabulary size (CHECK).
-    // Errors: invalid_input for a malformed tree, exhausted when pages, states or limits do not suffice. On error nothing is committed.
+    // Errors: invalid_input for a malformed tree, exhausted when pages, states or limits do not suffice. On error nothing is
+    // committed.
     Status run(std::span<const Segment> segments);
 
     // Of the last run, until the next one. Hidden rows are after the final norm: [hidden].
@@ -83,6 +85,7 @@ private:
 void fill_rotation(const LayerContext& context);
 
 // Scatters K/V rows of one layer into the sequence's pages: row rows[i] becomes position begin + i. Pages must be writable.
-void commit_kv(const LayerContext& context, int32_t kv_layer, cache::Sequence& sequence, int32_t begin, std::span<const int32_t> rows);
+void commit_kv(const LayerContext& context, int32_t kv_layer, cache::Sequence& sequence, int32_t begin,
+               std::span<const int32_t> rows);
 
 }  // namespace espalier::model

@@ -7,7 +7,9 @@ namespace espalier::model {
 namespace {
 
 // The static activation scale of a view, 0 if it has none.
-float input_scale(const WeightView& view) { return view.row_scales.empty() ? 0.0f : view.row_scales.front().input_scale; }
+float input_scale(const WeightView& view) {
+    return view.row_scales.empty() ? 0.0f : view.row_scales.front().input_scale;
+}
 
 // Fused rows are converted once, so they must be converted the same way.
 bool can_stack(const WeightView& a, const WeightView& b, kernels::Acts acts) {

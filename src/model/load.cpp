@@ -29,7 +29,8 @@ public:
         TRY_ASSIGN(model_.final_norm_, norm("norm.weight", config_.hidden));
         model_.layers_.resize(static_cast<size_t>(config_.n_layers));
         for (int32_t i = 0; i < config_.n_layers; ++i) {
-            TRY(bind_layer(fmt::format("layers.{}", i), config_.layers[static_cast<size_t>(i)], model_.layers_[static_cast<size_t>(i)]));
+            TRY(bind_layer(fmt::format("layers.{}", i), config_.layers[static_cast<size_t>(i)],
+                           model_.layers_[static_cast<size_t>(i)]));
         }
         if (file_.has_linear("mtp.fc")) TRY(bind_mtp());
         TRY(file_.check_all_used());
@@ -102,16 +103,18 @@ private:
             layer.recurrent_index = n_recurrent_layers_++;
             TRY(bind_recurrent(name + ".linear_attn", *layer.recurrent));
         }
-        TRY_ASSIGN(layer.mlp.gate_up, group(name + ".mlp.", {{"gate_proj", config_.intermediate}, {"up_proj", config_.intermediate}},
-                                            config_.hidden));
+        TRY_ASSIGN(
+            layer.mlp.gate_up,
+            group(name + ".mlp.", {{"gate_proj", config_.intermediate}, {"up_proj", config_.intermediate}}, config_.hidden));
         TRY_ASSIGN(layer.mlp.down, group(name + ".mlp.", {{"down_proj", config_.hidden}}, config_.intermediate));
         return {};
     }
 
     Status bind_attention(const std::string& name, AttentionWeights& weights) {
-        TRY_ASSIGN(weights.qkv, group(name + ".",
-                                      {{"q_proj", 2 * config_.q_width()}, {"k_proj", config_.kv_width()}, {"v_proj", config_.kv_width()}},
-                                      config_.hidden));
+        TRY_ASSIGN(
+            weights.qkv,
+            group(name + ".", {{"q_proj", 2 * config_.q_width()}, {"k_proj", config_.kv_width()}, {"v_proj", config_.kv_width()}},
+                  config_.hidden));
         TRY_ASSIGN(weights.o, group(name + ".", {{"o_proj", config_.hidden}}, config_.q_width()));
         TRY_ASSIGN(weights.q_norm, norm(name + ".q_norm.weight", config_.head_dim));
         TRY_ASSIGN(weights.k_norm, norm(name + ".k_norm.weight", config_.head_dim));
@@ -128,9 +131,11 @@ private:
     Status bind_recurrent(const std::string& name, RecurrentWeights& weights) {
         const int64_t channels = config_.conv_channels();
         const int64_t heads = config_.n_value_heads;
-        TRY_ASSIGN(weights.in, group(name + ".",
-                                     {{"in_proj_qkv", channels}, {"in_proj_z", config_.value_width()}, {"in_proj_b", heads}, {"in_proj_a", heads}},
-                                     config_.hidden));
+        TRY_ASSIGN(
+            weights.in,
+            group(name + ".",
+                  {{"in_proj_qkv", channels}, {"in_proj_z", config_.value_width()}, {"in_proj_b", heads}, {"in_proj_a", heads}},
+                  config_.hidden));
         TRY_ASSIGN(weights.out, group(name + ".", {{"out_proj", config_.hidden}}, config_.value_width()));
         TRY_ASSIGN(const std::vector<float> conv, floats(name + ".conv1d.weight", {channels, 4}));
         weights.conv.resize(conv.size());
@@ -175,7 +180,8 @@ private:
         shape.hidden = config_.hidden;
         model_.eos_ids_ = config_.eos_ids;
         for (const int32_t id : file_.generation_defaults().eos_ids) {
-            if (std::find(model_.eos_ids_.begin(), model_.eos_ids_.end(), id) == model_.eos_ids_.end()) model_.eos_ids_.push_back(id);
+            if (std::find(model_.eos_ids_.begin(), model_.eos_ids_.end(), id) == model_.eos_ids_.end())
+                model_.eos_ids_.push_back(id);
         }
     }
 

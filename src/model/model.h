@@ -34,7 +34,8 @@ public:
     const std::vector<kernels::PackedMatrix>& matrices() const { return matrices_; }
 
     // y[m, width] = x[m, k] * W^T.
-    void apply(const float* x, int64_t x_stride, int64_t m, float* y, int64_t y_stride, std::byte* scratch, ThreadPool& pool) const;
+    void apply(const float* x, int64_t x_stride, int64_t m, float* y, int64_t y_stride, std::byte* scratch,
+               ThreadPool& pool) const;
 
 private:
     std::vector<kernels::PackedMatrix> matrices_;
@@ -51,7 +52,7 @@ struct AttentionWeights {
 };
 
 struct RecurrentWeights {
-    LinearGroup in;   // [qkv | z | b | a]
+    LinearGroup in;  // [qkv | z | b | a]
     LinearGroup out;
     std::vector<float> conv;           // [4][conv_channels], tap-major
     std::vector<float> neg_exp_a_log;  // [n_value_heads]
@@ -65,8 +66,8 @@ struct MlpWeights {
 };
 
 struct LayerWeights {
-    std::vector<float> input_norm;  // effective
-    std::vector<float> post_norm;   // effective
+    std::vector<float> input_norm;                // effective
+    std::vector<float> post_norm;                 // effective
     std::unique_ptr<AttentionWeights> attention;  // exactly one of the two
     std::unique_ptr<RecurrentWeights> recurrent;
     MlpWeights mlp;
@@ -92,10 +93,10 @@ struct LoadOptions {
 
 class Model {
 public:
-    // Binds and packs every weight. The checkpoint may be closed afterwards unless embeddings are read from it, so the model keeps it.
-    // Errors: by tensor name, with expected and found.
-    static Result<std::unique_ptr<const Model>> load(std::unique_ptr<checkpoint::Checkpoint> checkpoint, const LoadOptions& options,
-                                                     ThreadPool& pool);
+    // Binds and packs every weight. The checkpoint may be closed afterwards unless embeddings are read from it, so the model
+    // keeps it. Errors: by tensor name, with expected and found.
+    static Result<std::unique_ptr<const Model>> load(std::unique_ptr<checkpoint::Checkpoint> checkpoint,
+                                                     const LoadOptions& options, ThreadPool& pool);
 
     const ModelConfig& config() const { return config_; }
     const kernels::KernelTable& kernels() const { return *kernels_; }

@@ -43,8 +43,8 @@ Status MtpHead::extend(std::span<const TokenId> tokens, const float* hidden_rows
             float* concat = w.concat + row * 2 * hidden;
             model.embed(tokens_[static_cast<size_t>(row)], concat);
             std::memcpy(concat + hidden, hidden_rows + (row - first_new) * hidden, static_cast<size_t>(hidden) * sizeof(float));
-            kernels::NormArgs norm{concat, hidden, nullptr, 0, weights_.embedding_norm.data(), concat, hidden, 1, hidden,
-                                   model.config().rms_eps};
+            kernels::NormArgs norm{concat, hidden, nullptr, 0,      weights_.embedding_norm.data(),
+                                   concat, hidden, 1,       hidden, model.config().rms_eps};
             model.kernels().rmsnorm(norm);
             norm.x = concat + hidden;
             norm.y = concat + hidden;
@@ -53,7 +53,8 @@ Status MtpHead::extend(std::span<const TokenId> tokens, const float* hidden_rows
         }
     });
     const int32_t m = pass_.n_rows() - first_new;
-    weights_.fc.apply(w.concat + first_new * 2 * hidden, 2 * hidden, m, w.x + first_new * hidden, hidden, w.matmul_scratch, trunk_.pool());
+    weights_.fc.apply(w.concat + first_new * 2 * hidden, 2 * hidden, m, w.x + first_new * hidden, hidden, w.matmul_scratch,
+                      trunk_.pool());
     fill_rotation(context);
     run_attention(context, weights_.layer);
     run_mlp(context, weights_.layer);

@@ -53,7 +53,8 @@ Status Pass::add_segment(const Segment& segment, Base base, int32_t first_new) {
         return invalid_input(fmt::format("a segment of {} nodes cannot have a spine of {}", planned.n_nodes, planned.spine));
     }
     if (n_rows() + planned.n_nodes > limits_.rows_max || n_tree_rows_ + n_tree > limits_.tree_nodes_max) {
-        return exhausted(fmt::format("a pass takes {} rows and {} draft nodes at most", limits_.rows_max, limits_.tree_nodes_max));
+        return exhausted(
+            fmt::format("a pass takes {} rows and {} draft nodes at most", limits_.rows_max, limits_.tree_nodes_max));
     }
     if (!segment.parents.empty() && segment.parents.size() != segment.tokens.size()) {
         return invalid_input(fmt::format("{} parents for {} nodes", segment.parents.size(), segment.tokens.size()));

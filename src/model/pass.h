@@ -20,16 +20,16 @@ using cache::TokenId;
 
 struct Segment {
     cache::Sequence* sequence = nullptr;
-    std::span<const TokenId> tokens;    // one per node
-    std::span<const int32_t> parents;   // per node: -1 for node 0, else an earlier node; empty = a chain
-    int32_t spine = 1;                  // leading chain nodes that are committed whatever happens, >= 1
+    std::span<const TokenId> tokens;   // one per node
+    std::span<const int32_t> parents;  // per node: -1 for node 0, else an earlier node; empty = a chain
+    int32_t spine = 1;                 // leading chain nodes that are committed whatever happens, >= 1
 };
 
 struct PassLimits {
-    int32_t rows_max = 512;        // nodes of all segments together
+    int32_t rows_max = 512;  // nodes of all segments together
     int32_t segments_max = 1;
-    int32_t tree_nodes_max = 64;   // nodes beyond the spines, all segments together
-    int32_t context_tokens = 0;    // longest sequence
+    int32_t tree_nodes_max = 64;  // nodes beyond the spines, all segments together
+    int32_t context_tokens = 0;   // longest sequence
 };
 
 struct PassRow {
@@ -45,9 +45,9 @@ struct PassSegment {
     int32_t row_begin = 0;
     int32_t n_nodes = 0;
     int32_t spine = 0;
-    int32_t base = 0;       // position of node 0
-    int32_t first_new = 0;  // nodes before this one were computed by an earlier pass over the same scratch (MTP drafts)
-    int32_t tree_begin = 0; // tree_row of node `spine`
+    int32_t base = 0;        // position of node 0
+    int32_t first_new = 0;   // nodes before this one were computed by an earlier pass over the same scratch (MTP drafts)
+    int32_t tree_begin = 0;  // tree_row of node `spine`
 };
 
 // Rows order[begin, end) attend to: committed keys, the spine, then path_rows[path_begin, path_end) in order of position.

@@ -17,20 +17,20 @@ class Workspace {
 public:
     static Result<Workspace> create(const Model& model, const PassLimits& limits, int32_t n_threads);
 
-    float* x = nullptr;           // [rows, hidden] residual stream
-    float* normed = nullptr;      // [rows, hidden]
-    float* hidden = nullptr;      // [rows, hidden] after the final norm
-    float* projected = nullptr;   // [rows, projected_width] outputs of the first projection of a mixer or MLP
-    float* mixed = nullptr;       // [rows, mixed_width] what enters the second projection
-    float* output = nullptr;      // [rows, hidden] second projection
-    float* conv = nullptr;        // [rows, conv_channels]
-    float* decay = nullptr;       // [rows, n_value_heads]
-    float* beta = nullptr;        // [rows, n_value_heads]
-    float* cos = nullptr;         // [rows, rotary_dim / 2]
+    float* x = nullptr;          // [rows, hidden] residual stream
+    float* normed = nullptr;     // [rows, hidden]
+    float* hidden = nullptr;     // [rows, hidden] after the final norm
+    float* projected = nullptr;  // [rows, projected_width] outputs of the first projection of a mixer or MLP
+    float* mixed = nullptr;      // [rows, mixed_width] what enters the second projection
+    float* output = nullptr;     // [rows, hidden] second projection
+    float* conv = nullptr;       // [rows, conv_channels]
+    float* decay = nullptr;      // [rows, n_value_heads]
+    float* beta = nullptr;       // [rows, n_value_heads]
+    float* cos = nullptr;        // [rows, rotary_dim / 2]
     float* sin = nullptr;
-    float* queries = nullptr;     // [kv head][order index][group of heads][head_dim]
-    float* concat = nullptr;      // [rows, 2 * hidden] MTP input
-    int32_t* n_keys = nullptr;    // [order index][group of heads]
+    float* queries = nullptr;   // [kv head][order index][group of heads][head_dim]
+    float* concat = nullptr;    // [rows, 2 * hidden] MTP input
+    int32_t* n_keys = nullptr;  // [order index][group of heads]
 
     std::byte* tail_blocks = nullptr;  // gathered key blocks, see attention_layer.cpp
     std::byte* matmul_scratch = nullptr;
@@ -42,14 +42,16 @@ public:
     std::byte* v_rows(int32_t kv_layer) { return k_rows(kv_layer) + kv_rows_bytes_; }
 
     // Draft nodes of recurrent layers, kept for replay at commit; index = tree_row.
-    float* journal_raw(int32_t layer) { return journal(layer); }                               // [tree, conv_channels] before conv
-    float* journal_conv(int32_t layer) { return journal(layer) + journal_rows_ * channels_; }  // [tree, conv_channels] after
+    float* journal_raw(int32_t layer) { return journal(layer); }  // [tree, conv_channels] before conv
+    float* journal_conv(int32_t layer) { return journal(layer) + journal_rows_ * channels_; }       // [tree, conv_channels] after
     float* journal_decay(int32_t layer) { return journal(layer) + 2 * journal_rows_ * channels_; }  // [tree, n_value_heads]
     float* journal_beta(int32_t layer) { return journal_decay(layer) + journal_rows_ * heads_; }
 
     // Per worker.
     float* delta_scratch(int32_t worker) { return delta_scratch_ + static_cast<size_t>(worker) * delta_scratch_floats_; }
-    float* attention_scratch(int32_t worker) { return attention_scratch_ + static_cast<size_t>(worker) * attention_scratch_floats_; }
+    float* attention_scratch(int32_t worker) {
+        return attention_scratch_ + static_cast<size_t>(worker) * attention_scratch_floats_;
+    }
 
     size_t bytes() const { return memory_.bytes(); }
 

@@ -12,11 +12,12 @@
 
 namespace espalier::probe {
 
-Result<std::unique_ptr<EvalSession>> EvalSession::open(const engine::ModelOptions& options, int32_t context_tokens) {
+Result<std::unique_ptr<EvalSession>> EvalSession::open(const engine::ModelOptions& options, int32_t context_tokens,
+                                                       int32_t n_sequences) {
     std::unique_ptr<EvalSession> session(new EvalSession());
     TRY_ASSIGN(session->loaded_, engine::load_model(options));
-    const int32_t n_pages = context_tokens / cache::kPageTokens + 4;
-    TRY_ASSIGN(cache::Memory memory, cache::Memory::create(session->model().state_shape(), {n_pages, 4}));
+    const int32_t n_pages = n_sequences * (context_tokens / cache::kPageTokens + 4);
+    TRY_ASSIGN(cache::Memory memory, cache::Memory::create(session->model().state_shape(), {n_pages, 3 + n_sequences}));
     session->memory_ = std::make_unique<cache::Memory>(std::move(memory));
     model::PassLimits limits;
     limits.context_tokens = context_tokens;
@@ -40,8 +41,8 @@ Result<std::vector<TokenId>> read_ids(const std::string& path) {
     if (!json.is_array()) return invalid_input(fmt::format("{}: expected a JSON array of token ids", path));
     std::vector<TokenId> ids;
     for (const Json& id : json) {
-        const bool fits = id.is_number_integer() && (!id.is_number_unsigned() || id.get<uint64_t>() <= INT32_MAX) && id.get<int64_t>() >= 0 &&
-                          id.get<int64_t>() <= INT32_MAX;
+        const bool fits = id.is_number_integer() && (!id.is_number_unsigned() || id.get<uint64_t>() <= INT32_MAX) &&
+                          id.get<int64_t>() >= 0 && id.get<int64_t>() <= INT32_MAX;
         if (!fits) return invalid_input(fmt::format("{}: element {} is no token id", path, ids.size()));
         ids.push_back(id.get<TokenId>());
     }
@@ -65,7 +66,8 @@ Result<std::vector<int32_t>> parse_chunks(const std::string& text) {
 Status eval_logits(const EvalOptions& options, const std::string& out, const std::string& chunks_text, Positions positions) {
     TRY_ASSIGN(const std::vector<TokenId> ids, read_ids(options.ids_path));
     TRY_ASSIGN(const std::vector<int32_t> chunks, parse_chunks(chunks_text));
-    if (std::find(chunks.begin(), chunks.end(), 0) != chunks.end()) return invalid_input("--chunks: a chunk has at least one token");
+    if (std::find(chunks.begin(), chunks.end(), 0) != chunks.end())
+        return invalid_input("--chunks: a chunk has at least one token");
     TRY_ASSIGN(auto session, EvalSession::open(options.model, static_cast<int32_t>(ids.size())));
     const auto vocab = static_cast<size_t>(session->vocab());
     const size_t n_rows = positions == Positions::all ? ids.size() : 1;
@@ -83,11 +85,14 @@ Status eval_layers(const EvalOptions& options, const LayersOptions& layers, cons
         TRY_ASSIGN(NpyArray in, read_npy(layers.in_path));
         TRY_ASSIGN(auto session, EvalSession::open(options.model, 1 << 16));
         const int64_t hidden = session->model().config().hidden;
-        if (in.shape.size() != 2 || in.shape[1] != hidden || in.shape[0] < 1 || in.shape[0] > session->forward().limits().rows_max) {
-            return invalid_input(fmt::format("{}: expected [1 to {}, {}]", layers.in_path, session->forward().limits().rows_max, hidden));
+        if (in.shape.size() != 2 || in.shape[1] != hidden || in.shape[0] < 1 ||
+            in.shape[0] > session->forward().limits().rows_max) {
+            return invalid_input(
+                fmt::format("{}: expected [1 to {}, {}]", layers.in_path, session->forward().limits().rows_max, hidden));
         }
         if (layers.layer >= session->model().config().n_layers) {
-            return invalid_input(fmt::format("--layer is {}, the model has {} layers", layers.layer, session->model().config().n_layers));
+            return invalid_input(
+                fmt::format("--layer is {}, the model has {} layers", layers.layer, session->model().config().n_layers));
         }
         TRY(session->forward().run_layer(layers.layer, session->sequence(), in.values));
         return write_npy(out, in.shape, in.values);
@@ -108,7 +113,8 @@ Status eval_layers(const EvalOptions& options, const LayersOptions& layers, cons
 Status eval_state(const EvalOptions& options, const std::string& out_dir) {
     TRY_ASSIGN(const std::vector<TokenId> ids, read_ids(options.ids_path));
     TRY_ASSIGN(auto session, EvalSession::open(options.model, static_cast<int32_t>(ids.size())));
-    if (session->memory().shape().kv != kernels::KvType::f32) return invalid_input("eval state reads keys and values as float: use --kv-type f32");
+    if (session->memory().shape().kv != kernels::KvType::f32)
+        return invalid_input("eval state reads keys and values as float: use --kv-type f32");
     TRY(session->feed(ids));
     const cache::StateShape& shape = session->memory().shape();
     cache::Memory& memory = session->memory();
@@ -122,7 +128,8 @@ Status eval_state(const EvalOptions& options, const std::string& out_dir) {
         const float* columns = memory.conv(state, layer);
         for (int32_t c = 0; c < shape.conv_channels; ++c) {
             conv.push_back(0.0f);  // the oldest of four columns is not needed and not kept
-            for (int32_t column = 0; column < cache::kConvColumns; ++column) conv.push_back(columns[column * shape.conv_channels + c]);
+            for (int32_t column = 0; column < cache::kConvColumns; ++column)
+                conv.push_back(columns[column * shape.conv_channels + c]);
         }
     }
     const int64_t n = session->sequence().length();

@@ -26,19 +26,21 @@ struct EvalOptions {
 // A model with one sequence, ready to run.
 class EvalSession {
 public:
-    // context_tokens: how long the sequence may become. Errors: of loading.
-    static Result<std::unique_ptr<EvalSession>> open(const engine::ModelOptions& options, int32_t context_tokens);
+    // context_tokens: how long a sequence may become. n_sequences: that may live at the same time. Errors: of loading.
+    static Result<std::unique_ptr<EvalSession>> open(const engine::ModelOptions& options, int32_t context_tokens,
+                                                     int32_t n_sequences = 1);
 
     const model::Model& model() const { return *loaded_.model; }
     model::Forward& forward() { return *forward_; }
     cache::Sequence& sequence() { return *sequence_; }
+    ThreadPool& pool() { return *loaded_.pool; }
     cache::Memory& memory() { return *memory_; }
     int32_t vocab() const { return model().config().vocab; }
 
     // Checks that ids are below the vocabulary size and fit the context. Errors: invalid_input.
     Status check(std::span<const TokenId> ids) const;
-    // Appends ids as one committed chain, in pieces of the given sizes (the last repeats; empty = as large as possible). each(begin, n)
-    // is called after each piece's forward, before its commit.
+    // Appends ids as one committed chain, in pieces of the given sizes (the last repeats; empty = as large as possible).
+    // each(begin, n) is called after each piece's forward, before its commit.
     template <class Each>
     Status feed(std::span<const TokenId> ids, std::span<const int32_t> chunks, const Each& each);
     Status feed(std::span<const TokenId> ids) {

@@ -24,16 +24,19 @@ Result<Tree> read_tree(const std::string& path) {
     TRY_ASSIGN(const std::string text, read_file(path, size_t{1} << 20));
     TRY_ASSIGN(const Json json, parse_json(text, path));
     const auto wrong = [&](const char* what) { return invalid_input(fmt::format("{}: {}", path, what)); };
-    if (!json.is_object() || !json.contains("tokens") || !json.contains("parents")) return wrong("expected {\"tokens\": [...], \"parents\": [...]}");
+    if (!json.is_object() || !json.contains("tokens") || !json.contains("parents"))
+        return wrong("expected {\"tokens\": [...], \"parents\": [...]}");
     Tree tree;
     for (const char* field : {"tokens", "parents"}) {
         if (!json[field].is_array()) return wrong("tokens and parents are arrays");
         for (const Json& value : json[field]) {
-            if (!value.is_number_integer() || value.get<int64_t>() < -1 || value.get<int64_t>() > INT32_MAX) return wrong("a value is no node or token id");
+            if (!value.is_number_integer() || value.get<int64_t>() < -1 || value.get<int64_t>() > INT32_MAX)
+                return wrong("a value is no node or token id");
             (field[0] == 't' ? tree.tokens : tree.parents).push_back(value.get<int32_t>());
         }
     }
-    if (tree.tokens.empty() || tree.tokens.size() != tree.parents.size()) return wrong("tokens and parents have the same length, at least 1");
+    if (tree.tokens.empty() || tree.tokens.size() != tree.parents.size())
+        return wrong("tokens and parents have the same length, at least 1");
     if (tree.parents[0] != -1) return wrong("node 0 is the root: its parent is -1");
     return tree;
 }
@@ -93,7 +96,8 @@ Status eval_mtp(const EvalOptions& options, int32_t steps, std::optional<TokenId
     TRY_ASSIGN(const std::vector<TokenId> ids, read_ids(options.ids_path));
     const auto n = static_cast<int32_t>(ids.size());
     TRY_ASSIGN(auto session, EvalSession::open(options.model, n + steps));
-    if (session->model().mtp() == nullptr) return invalid_input(fmt::format("{}: the checkpoint has no MTP head (no mtp.* tensors)", options.model.path));
+    if (session->model().mtp() == nullptr)
+        return invalid_input(fmt::format("{}: the checkpoint has no MTP head (no mtp.* tensors)", options.model.path));
     const auto vocab = static_cast<size_t>(session->vocab());
     const auto hidden = static_cast<size_t>(session->model().config().hidden);
     std::vector<float> hidden_rows(static_cast<size_t>(n) * hidden);
@@ -101,7 +105,8 @@ Status eval_mtp(const EvalOptions& options, int32_t steps, std::optional<TokenId
     TRY(session->feed(ids, {}, [&](int32_t begin, int32_t count) {
         for (int32_t i = 0; i < count; ++i) {
             const float* from = session->forward().hidden(0, i);
-            std::copy(from, from + hidden, hidden_rows.begin() + static_cast<std::ptrdiff_t>(static_cast<size_t>(begin + i) * hidden));
+            std::copy(from, from + hidden,
+                      hidden_rows.begin() + static_cast<std::ptrdiff_t>(static_cast<size_t>(begin + i) * hidden));
         }
         session->forward().logits(0, count - 1, 1, row.data());
     }));
@@ -142,14 +147,16 @@ Status eval_mtp(const EvalOptions& options, int32_t steps, std::optional<TokenId
     return write_npy(stem + ".draft.npy", draft_shape, drafts);
 }
 
-Status eval_linear(const engine::ModelOptions& options, const std::string& module, const std::string& in, const std::string& out) {
+Status eval_linear(const engine::ModelOptions& options, const std::string& module, const std::string& in,
+                   const std::string& out) {
     TRY_ASSIGN(const NpyArray x, read_npy(in));
     if (x.shape.size() != 2 || x.shape[0] < 1) return invalid_input(fmt::format("{}: expected [rows, inputs]", in));
     TRY_ASSIGN(auto checkpoint, checkpoint::Checkpoint::open(options.path));
     const std::string name(checkpoint::normalise_name(module));
     int64_t n = 0;
     for (const auto& tensor : checkpoint->tensors()) {
-        if ((tensor.name == name + ".weight" || tensor.name == name + ".weight_packed") && tensor.shape.size() == 2) n = tensor.shape[0];
+        if ((tensor.name == name + ".weight" || tensor.name == name + ".weight_packed") && tensor.shape.size() == 2)
+            n = tensor.shape[0];
     }
     if (n == 0) return invalid_input(fmt::format("{}: no linear module \"{}\"", options.path, module));
     TRY_ASSIGN(WeightView view, checkpoint->linear(name, n, x.shape[1]));

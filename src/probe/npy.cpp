@@ -44,12 +44,15 @@ Result<NpyArray> read_npy(const std::string& path) {
     const size_t length_bytes = is_v1 ? 2 : 4;
     if (bytes.size() < 8 + length_bytes) return bad("truncated header");
     size_t header_size = 0;
-    for (size_t i = 0; i < length_bytes; ++i) header_size |= static_cast<size_t>(static_cast<unsigned char>(bytes[8 + i])) << (8 * i);
+    for (size_t i = 0; i < length_bytes; ++i)
+        header_size |= static_cast<size_t>(static_cast<unsigned char>(bytes[8 + i])) << (8 * i);
     const size_t data_begin = 8 + length_bytes + header_size;
     if (data_begin > bytes.size()) return bad("truncated header");
     const std::string_view header = std::string_view(bytes).substr(8 + length_bytes, header_size);
-    if (header.find("'<f4'") == std::string_view::npos) return unsupported(fmt::format("{}: only little-endian float32 is read", path));
-    if (header.find("'fortran_order': False") == std::string_view::npos) return unsupported(fmt::format("{}: only C order is read", path));
+    if (header.find("'<f4'") == std::string_view::npos)
+        return unsupported(fmt::format("{}: only little-endian float32 is read", path));
+    if (header.find("'fortran_order': False") == std::string_view::npos)
+        return unsupported(fmt::format("{}: only C order is read", path));
     const size_t open = header.find('(');
     const size_t close = header.find(')', open);
     if (open == std::string_view::npos || close == std::string_view::npos) return bad("no shape");

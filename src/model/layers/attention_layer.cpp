@@ -57,7 +57,8 @@ struct GatherTask {
 };
 
 // Fills one gathered block: committed lanes below base from the sequence's page, then spine rows, then path rows, then zeros.
-void fill_block(const GatherTask& t, const PassSegment& segment, std::span<const int32_t> path, int32_t block, std::byte* k, std::byte* v) {
+void fill_block(const GatherTask& t, const PassSegment& segment, std::span<const int32_t> path, int32_t block, std::byte* k,
+                std::byte* v) {
     const cache::StateShape& shape = t.context.memory.shape();
     const size_t element = shape.kv_element_bytes();
     const size_t row_bytes = static_cast<size_t>(shape.head_dim) * element;
@@ -105,7 +106,8 @@ void gather_tails(const LayerContext& context, int32_t kv_layer) {
         const auto group_index = static_cast<int32_t>(index - n_segments);
         const PassGroup& group = pass.groups()[static_cast<size_t>(group_index)];
         const PassSegment& segment = pass.segments()[static_cast<size_t>(group.segment)];
-        const auto path = pass.path_rows().subspan(static_cast<size_t>(group.path_begin), static_cast<size_t>(group.path_end - group.path_begin));
+        const auto path = pass.path_rows().subspan(static_cast<size_t>(group.path_begin),
+                                                   static_cast<size_t>(group.path_end - group.path_begin));
         const int32_t end = segment.base + segment.spine + static_cast<int32_t>(path.size());
         const int32_t first = TailMap::first_group_block(segment);
         for (int32_t block = first; block * kBlock < end; ++block) {
@@ -155,7 +157,8 @@ void project_rows(const LayerContext& context, const AttentionWeights& weights, 
             k.rope({keys, config.n_kv_heads, hd, w.cos + row * pairs, w.sin + row * pairs, pairs});
             const size_t offset = static_cast<size_t>(row * config.kv_width()) * shape.kv_element_bytes();
             k.kv_store({shape.kv, keys, 1.0f / weights.k_scale, w.k_rows(kv_layer) + offset, config.kv_width()});
-            k.kv_store({shape.kv, keys + config.kv_width(), 1.0f / weights.v_scale, w.v_rows(kv_layer) + offset, config.kv_width()});
+            k.kv_store(
+                {shape.kv, keys + config.kv_width(), 1.0f / weights.v_scale, w.v_rows(kv_layer) + offset, config.kv_width()});
             const int32_t position = context.pass.rows()[static_cast<size_t>(row)].position;
             std::fill_n(w.n_keys + i * group_heads, group_heads, position + 1);
         }
@@ -278,8 +281,8 @@ void run_attention(const LayerContext& context, const LayerWeights& layer) {
     const int32_t m = context.pass.n_rows() - first;
     const int64_t hidden = config.hidden;
     norm_rows(context, layer.input_norm, w.x, w.normed);
-    weights.qkv.apply(w.normed + first * hidden, hidden, m, w.projected + first * weights.qkv.width(), weights.qkv.width(), w.matmul_scratch,
-                      context.pool);
+    weights.qkv.apply(w.normed + first * hidden, hidden, m, w.projected + first * weights.qkv.width(), weights.qkv.width(),
+                      w.matmul_scratch, context.pool);
     project_rows(context, weights, layer.kv_index);
     gather_tails(context, layer.kv_index);
     attend_all(context, weights, layer.kv_index);

@@ -86,8 +86,10 @@ void run_gates(const LayerContext& context, const RecurrentWeights& weights, int
         for (int32_t index = begin; index < end; ++index) {
             const int32_t tree_row = context.pass.rows()[static_cast<size_t>(index)].tree_row;
             if (tree_row < 0) continue;
-            std::memcpy(w.journal_decay(layer) + tree_row * heads, w.decay + index * heads, static_cast<size_t>(heads) * sizeof(float));
-            std::memcpy(w.journal_beta(layer) + tree_row * heads, w.beta + index * heads, static_cast<size_t>(heads) * sizeof(float));
+            std::memcpy(w.journal_decay(layer) + tree_row * heads, w.decay + index * heads,
+                        static_cast<size_t>(heads) * sizeof(float));
+            std::memcpy(w.journal_beta(layer) + tree_row * heads, w.beta + index * heads,
+                        static_cast<size_t>(heads) * sizeof(float));
         }
     });
 }
@@ -141,7 +143,8 @@ void run_delta(const LayerContext& context, int32_t layer) {
         args.n_columns = std::min<int64_t>(kernels::kDeltaColumns, dv - column);
         const int64_t state_offset = head * dk * dv + column;
         args.state_in = context.memory.recurrent(segment.sequence->state(), layer) + state_offset;
-        args.state_out = context.memory.recurrent(context.working_states[static_cast<size_t>(task / tasks_per_segment)], layer) + state_offset;
+        args.state_out =
+            context.memory.recurrent(context.working_states[static_cast<size_t>(task / tasks_per_segment)], layer) + state_offset;
         args.state_stride = dv;
         args.out = w.mixed + row * config.value_width() + head * dv + column;
         args.out_stride = config.value_width();

@@ -1,0 +1,30 @@
+// One function per subcommand: adds its flags to the command line and says what to run. Flags in, objects wired, nothing else.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <functional>
+#include <string>
+
+#include "base/result.h"
+#include "engine/load.h"
+
+namespace espalier::app {
+
+// What a subcommand does once flags are parsed. A returned error becomes the one line on stderr and exit status 1.
+using Action = std::function<Status()>;
+
+void add_run(CLI::App& parent, Action& action);
+void add_serve(CLI::App& parent, Action& action);
+void add_inspect(CLI::App& parent, Action& action);
+void add_bench(CLI::App& parent, Action& action);
+void add_eval(CLI::App& parent, Action& action);
+// The eval subcommands that need no model (text, scores).
+void add_eval_text(CLI::App& eval, Action& action);
+
+// MODEL, --acts, --kv-type, --threads of every command that runs a model.
+void add_model_options(CLI::App& command, engine::ModelOptions& options);
+
+// Version, compiler and the kernel tier of this CPU, for --version.
+std::string version_text();
+
+}  // namespace espalier::app

@@ -1,0 +1,67 @@
+// The command line: one binary, one subcommand per thing it does. Exit status: 0 success, 1 failed task, 2 bad usage.
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <exception>
+
+#include "app/commands.h"
+#include "base/environment.h"
+#include "kernels/dispatch.h"
+
+namespace espalier::app {
+
+std::string version_text() {
+    const auto isa = kernels::choose_isa(environment_variable("ESPALIER_ISA").value_or(""));
+    std::string tier = isa ? std::string(kernels::to_string(*isa)) : isa.error().message;
+    return fmt::format("espalier {} (gcc {}, kernels {})", ESPALIER_VERSION, __VERSION__, tier);
+}
+
+void add_model_options(CLI::App& command, engine::ModelOptions& options) {
+    options.isa = environment_variable("ESPALIER_ISA").value_or("");
+    command.add_option("MODEL", options.path, "Model folder")->required();
+    command.add_option("--acts", options.acts, "Activations in quantised products: auto, ckpt (a4), a8, a16, a32")
+        ->capture_default_str();
+    command.add_option("--kv-type", options.kv_type, "Keys and values: auto, f32, bf16, fp8")->capture_default_str();
+    command.add_option("--threads", options.n_threads, "Worker threads, 0 = all CPUs")->capture_default_str();
+}
+
+namespace {
+
+int report(const Error& error) {
+    std::fprintf(stderr, "espalier: %s: %s\n", std::string(to_string(error.code)).c_str(), error.message.c_str());
+    return 1;
+}
+
+int run(int argc, char** argv) {
+    CLI::App cli("Espalier runs Qwen3.5/3.6 models for coding agents on this machine.", "espalier");
+    cli.set_version_flag("--version", version_text);
+    cli.require_subcommand(1);
+    cli.set_config("--config", "", "Read options from a TOML file");
+    Action action;
+    add_run(cli, action);
+    add_serve(cli, action);
+    add_inspect(cli, action);
+    add_bench(cli, action);
+    add_eval(cli, action);
+    try {
+        cli.parse(argc, argv);
+    } catch (const CLI::ParseError& e) {
+        // CLI11 prints help and version as "errors" with status 0.
+        return cli.exit(e) == 0 ? 0 : 2;
+    }
+    const Status status = action();
+    return status ? 0 : report(status.error());
+}
+
+}  // namespace
+}  // namespace espalier::app
+
+int main(int argc, char** argv) {
+    try {
+        return espalier::app::run(argc, argv);
+    } catch (const std::bad_alloc&) {
+        return espalier::app::report(espalier::exhausted("out of memory"));
+    } catch (const std::exception& e) {
+        return espalier::app::report(espalier::internal_error(e.what()));
+    }
+}

@@ -1,0 +1,26 @@
+// The text side of a model folder: tokenizer, chat template, tool format, sampling defaults.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "base/result.h"
+#include "server/options.h"
+#include "text/chat_template.h"
+#include "text/tokenizer.h"
+#include "text/tool_format.h"
+
+namespace espalier::app {
+
+struct ModelFiles {
+    std::shared_ptr<const text::Tokenizer> tokenizer;
+    std::shared_ptr<const text::ChatTemplate> chat_template;  // null: the folder has none
+    text::ToolFormat tool_format;
+    server::SamplingDefaults sampling;
+};
+
+// chat_template_path: a file to use instead of the model's own; empty = the model's. Looks for chat_template.jinja, then the
+// "chat_template" field of tokenizer_config.json. Errors: those of reading and parsing; a missing template is none.
+Result<ModelFiles> load_model_files(const std::string& model_path, const std::string& chat_template_path);
+
+}  // namespace espalier::app

@@ -1,0 +1,148 @@
+// espalier serve: listen at once, load, then answer until a signal arrives.
+#include <fmt/format.h>
+#include <xxhash.h>
+
+#include <csignal>
+#include <cstdio>
+#include <ctime>
+#include <filesystem>
+#include <memory>
+
+#include "app/commands.h"
+#include "app/model_files.h"
+#include "app/sizes.h"
+#include "base/environment.h"
+#include "engine/local_engine.h"
+#include "server/server.h"
+
+namespace espalier::app {
+namespace {
+
+struct ServeFlags {
+    engine::ModelOptions model;
+    server::ServerOptions server;
+    engine::EngineOptions engine;
+    std::string alias;
+    std::string thinking = "template";
+    std::string chat_template;
+    std::string cache_ram;
+    std::string log_level = "info";
+    bool is_public_forced = false;
+    bool is_model_strict = false;
+};
+
+// Blocks the two ending signals in every thread and hands them to one waiting place.
+class EndSignal {
+public:
+    EndSignal() {
+        sigemptyset(&set_);
+        sigaddset(&set_, SIGINT);
+        sigaddset(&set_, SIGTERM);
+        pthread_sigmask(SIG_BLOCK, &set_, nullptr);
+    }
+    void wait() const {
+        int signal = 0;
+        sigwait(&set_, &signal);
+    }
+
+private:
+    sigset_t set_{};
+};
+
+Result<text::Thinking> parse_thinking(const std::string& word) {
+    if (word == "on") return text::Thinking::on;
+    if (word == "off") return text::Thinking::off;
+    if (word == "template") return text::Thinking::unspecified;
+    return invalid_input(fmt::format("--thinking is \"{}\", expected on, off or template", word));
+}
+
+void print_start(const server::HttpServer& http, const engine::BackendInfo& info, const server::ServerContext& context) {
+    const bool has_template = context.chat_template != nullptr;
+    std::fprintf(stderr, "%s\n", version_text().c_str());
+    std::fprintf(stderr, "model    %s, %lld MiB of weights\n", info.model_name.c_str(),
+                 static_cast<long long>(info.weight_bytes >> 20));
+    std::fprintf(stderr, "numerics kernels %s, activations %s, keys and values %s, %d threads\n", info.isa.c_str(),
+                 info.acts.c_str(), info.kv_type.c_str(), info.n_threads);
+    std::fprintf(stderr, "context  %d tokens, %d requests at a time\n", info.context_tokens, info.sequences_max);
+    std::fprintf(stderr, "tools    %s\n",
+                 has_template ? std::string(context.tool_format.name).c_str() : "none (the model has no chat template)");
+    std::fprintf(stderr, "serving  %s as \"%s\"\n", http.url().c_str(), context.alias.c_str());
+    std::fprintf(stderr,
+                 "try      curl %s/v1/chat/completions -d '{\"messages\": [{\"role\": \"user\", \"content\": \"Hi\"}]}'\n",
+                 http.url().c_str());
+}
+
+Status serve(ServeFlags& flags) {
+    const EndSignal end_signal;
+    TRY_ASSIGN(const text::Thinking thinking, parse_thinking(flags.thinking));
+    TRY_ASSIGN(const LogLevel level, parse_log_level(flags.log_level));
+    if (!flags.cache_ram.empty()) {
+        TRY_ASSIGN(flags.engine.cache_bytes, parse_size(flags.cache_ram));
+    }
+    flags.server.log = Log::to_stderr(level);
+    flags.server.version = ESPALIER_VERSION;
+    if (flags.is_public_forced) flags.server.key_policy = server::KeyPolicy::may_omit;
+    if (const auto key = environment_variable("ESPALIER_API_KEY"); key && flags.server.api_keys.empty())
+        flags.server.api_keys.push_back(*key);
+    TRY_ASSIGN(auto http, server::HttpServer::start(flags.server));
+
+    TRY_ASSIGN(ModelFiles files, load_model_files(flags.model.path, flags.chat_template));
+    flags.engine.model_path = flags.model.path;
+    flags.engine.acts = flags.model.acts;
+    flags.engine.kv_type = flags.model.kv_type;
+    flags.engine.isa = flags.model.isa;
+    flags.engine.n_threads = flags.model.n_threads;
+    flags.engine.progress = [&](double share) { http->set_progress(share); };
+    TRY_ASSIGN(auto engine, engine::LocalEngine::start(flags.engine, files.tokenizer));
+
+    auto context = std::make_shared<server::ServerContext>();
+    context->backend = engine.get();
+    context->tokenizer = files.tokenizer;
+    context->chat_template = files.chat_template;
+    context->tool_format = files.tool_format;
+    context->alias =
+        flags.alias.empty() ? std::filesystem::path(flags.model.path).lexically_normal().filename().string() : flags.alias;
+    if (context->alias.empty()) context->alias = "espalier";
+    context->model_names = flags.is_model_strict ? server::ModelNames::strict : server::ModelNames::any;
+    context->thinking = thinking;
+    context->stop_ids = engine->eos_ids();
+    context->sampling = files.sampling;
+    if (files.chat_template) {
+        const std::string& source = files.chat_template->source();
+        context->template_hash = fmt::format("{:016x}", XXH3_64bits(source.data(), source.size()));
+    }
+    context->created = static_cast<int64_t>(std::time(nullptr));
+    http->attach(context);
+    print_start(*http, engine->info(), *context);
+    end_signal.wait();
+    http->stop(2000);
+    return {};
+}
+
+}  // namespace
+
+void add_serve(CLI::App& parent, Action& action) {
+    auto flags = std::make_shared<ServeFlags>();
+    CLI::App* c = parent.add_subcommand("serve", "Serves a model over an OpenAI-compatible HTTP interface");
+    add_model_options(*c, flags->model);
+    c->add_option("--host", flags->server.host, "Address to listen on")->capture_default_str();
+    c->add_option("--port", flags->server.port, "Port, 0 = any free one")->capture_default_str();
+    c->add_option("--ctx", flags->engine.context_tokens, "Context in tokens, default: what fits, at least 32768")
+        ->check(CLI::PositiveNumber);
+    c->add_option("--parallel", flags->engine.sequences_max, "Requests computed at the same time")->capture_default_str();
+    c->add_option("--alias", flags->alias, "Model name in answers, default: the folder's name");
+    c->add_option("--thinking", flags->thinking, "For requests that do not say: on, off, template")->capture_default_str();
+    c->add_option("--chat-template", flags->chat_template, "Template file instead of the model's own");
+    c->add_option("--api-key", flags->server.api_keys, "Key that clients must send; also from ESPALIER_API_KEY");
+    c->add_flag("--allow-public", flags->is_public_forced, "Accept a public address without a key");
+    c->add_option("--allowed-host", flags->server.allowed_hosts, "Further names accepted in the Host header");
+    c->add_option("--allowed-origin", flags->server.allowed_origins, "Web origins that may post");
+    c->add_flag("--strict-model", flags->is_model_strict, "Answer 404 for other model names");
+    c->add_option("--cache-ram", flags->cache_ram,
+                  "Memory for keys, values and snapshots, e.g. 4G, default: a quarter of what is free");
+    c->add_option("--log-level", flags->log_level, "error, warning, info, debug")->capture_default_str();
+    c->footer("Example: espalier serve MODEL --port 8080 --thinking off");
+    c->callback([flags, &action] { action = [flags] { return serve(*flags); }; });
+}
+
+}  // namespace espalier::app

@@ -1,0 +1,178 @@
+#include "cache/sequence.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <vector>
+
+#include "cache/snapshot_store.h"
+
+namespace espalier::cache {
+namespace {
+
+StateShape small_shape() {
+    StateShape shape;
+    shape.n_kv_layers = 2;
+    shape.n_kv_heads = 1;
+    shape.head_dim = 16;
+    shape.kv = kernels::KvType::f32;
+    shape.n_recurrent_layers = 1;
+    shape.n_value_heads = 2;
+    shape.key_dim = 4;
+    shape.value_dim = 4;
+    shape.conv_channels = 8;
+    shape.hidden = 8;
+    return shape;
+}
+
+Memory small_memory(int32_t n_pages = 8, int32_t n_states = 8) {
+    auto memory = Memory::create(small_shape(), {n_pages, n_states});
+    EXPECT_TRUE(memory.has_value());
+    return std::move(*memory);
+}
+
+// Appends n tokens the way a pass does: writable pages, a marked state.
+void grow(Sequence& sequence, int32_t n, float mark) {
+    Memory& memory = sequence.memory();
+    const int32_t begin = sequence.length();
+    ASSERT_TRUE(sequence.make_writable(begin, begin + n).has_value());
+    for (int32_t position = begin; position < begin + n; ++position) {
+        auto* v = reinterpret_cast<float*>(memory.v_block(sequence.page(position / kPageTokens), 1, 0));
+        v[position % kPageTokens * 16] = mark + static_cast<float>(position);
+    }
+    const int32_t state = memory.states().acquire();
+    ASSERT_GE(state, 0);
+    *memory.recurrent(state, 0) = mark;
+    std::vector<TokenId> tokens(static_cast<size_t>(n));
+    for (int32_t i = 0; i < n; ++i) tokens[static_cast<size_t>(i)] = begin + i;
+    sequence.append(tokens, state);
+}
+
+float value_at(Sequence& sequence, int32_t position) {
+    return reinterpret_cast<float*>(
+        sequence.memory().v_block(sequence.page(position / kPageTokens), 1, 0))[position % kPageTokens * 16];
+}
+
+TEST(SlotPool, HandsOutEverySlotOnceAndTakesItBack) {
+    auto pool = SlotPool::create(3, 100);
+    ASSERT_TRUE(pool.has_value());
+    EXPECT_EQ(pool->slot_bytes() % 64, 0u);
+    const int32_t a = pool->acquire();
+    const int32_t b = pool->acquire();
+    const int32_t c = pool->acquire();
+    EXPECT_NE(a, b);
+    EXPECT_NE(b, c);
+    EXPECT_EQ(pool->acquire(), -1);
+    pool->retain(b);
+    pool->release(b);
+    EXPECT_EQ(pool->acquire(), -1) << "one reference is left";
+    pool->release(b);
+    EXPECT_EQ(pool->acquire(), b);
+}
+
+TEST(SlotPool, RefusesAnImpossibleSize) {
+    const auto pool = SlotPool::create(1 << 30, size_t{1} << 40);
+    ASSERT_FALSE(pool.has_value());
+    EXPECT_EQ(pool.error().code, ErrorCode::exhausted);
+}
+
+TEST(Sequence, ForkSharesUntilSomebodyWrites) {
+    Memory memory = small_memory();
+    auto sequence = Sequence::create(memory, 256);
+    ASSERT_TRUE(sequence.has_value());
+    grow(*sequence, 70, 1000);
+    const int32_t free_before = memory.pages().n_free();
+    Sequence fork = sequence->fork();
+    EXPECT_EQ(memory.pages().n_free(), free_before) << "a fork copies nothing";
+    EXPECT_EQ(fork.page(1), sequence->page(1));
+    grow(fork, 1, 2000);
+    EXPECT_EQ(fork.page(0), sequence->page(0)) << "the full page stays shared";
+    EXPECT_NE(fork.page(1), sequence->page(1)) << "the partial page was copied";
+    EXPECT_EQ(value_at(fork, 69), 1069) << "with its committed content";
+    grow(*sequence, 1, 3000);
+    EXPECT_EQ(value_at(fork, 70), 2070);
+    EXPECT_EQ(value_at(*sequence, 70), 3070);
+    EXPECT_EQ(*memory.recurrent(fork.state(), 0), 2000);
+    EXPECT_EQ(*memory.recurrent(sequence->state(), 0), 3000);
+}
+
+TEST(Sequence, EverythingIsFreeAfterTheLastOwner) {
+    Memory memory = small_memory();
+    {
+        auto sequence = Sequence::create(memory, 256);
+        grow(*sequence, 100, 1);
+        const Snapshot snapshot = Snapshot::take(*sequence);
+        Sequence restored = snapshot.restore();
+        grow(restored, 5, 2);
+        Sequence moved = std::move(restored);
+        EXPECT_EQ(moved.length(), 105);
+    }
+    EXPECT_EQ(memory.pages().n_free(), memory.pages().n_slots());
+    EXPECT_EQ(memory.states().n_free(), memory.states().n_slots());
+}
+
+TEST(Sequence, ReportsWhatIsExhausted) {
+    Memory memory = small_memory(1, 1);
+    auto sequence = Sequence::create(memory, 256);
+    ASSERT_TRUE(sequence.has_value());
+    EXPECT_FALSE(Sequence::create(memory, 256).has_value()) << "no state left";
+    const Status pages = sequence->make_writable(0, 65);
+    ASSERT_FALSE(pages.has_value());
+    EXPECT_EQ(pages.error().code, ErrorCode::exhausted);
+    const Status context = sequence->make_writable(0, 257);
+    ASSERT_FALSE(context.has_value());
+    EXPECT_NE(context.error().message.find("256"), std::string::npos);
+}
+
+TEST(Snapshot, CountsOnlyWhatItAloneHolds) {
+    Memory memory = small_memory();
+    auto sequence = Sequence::create(memory, 256);
+    grow(*sequence, 10, 1);
+    const Snapshot snapshot = Snapshot::take(*sequence);
+    EXPECT_EQ(snapshot.exclusive_bytes(), 0u);
+    grow(*sequence, 1, 2);
+    EXPECT_EQ(snapshot.exclusive_bytes(), memory.shape().state_bytes() + memory.shape().page_bytes());
+}
+
+TEST(SnapshotStore, RestoresTheLongestTruePrefixOfTheSameSalt) {
+    Memory memory = small_memory();
+    SnapshotStore store(4);
+    auto sequence = Sequence::create(memory, 256);
+    grow(*sequence, 10, 1);
+    store.keep(*sequence, "a");
+    grow(*sequence, 10, 1);
+    store.keep(*sequence, "a");
+    const std::vector<TokenId> prompt = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20};
+    EXPECT_EQ(store.restore_longest(prompt, "a")->length(), 20);
+    EXPECT_EQ(store.restore_longest(std::span(prompt).first(20), "a")->length(), 10) << "one token is always left to compute";
+    EXPECT_FALSE(store.restore_longest(prompt, "b").has_value()) << "another tenant";
+    std::vector<TokenId> other = prompt;
+    other[15] = 99;
+    EXPECT_EQ(store.restore_longest(other, "a")->length(), 10);
+    other[3] = 99;
+    EXPECT_FALSE(store.restore_longest(other, "a").has_value());
+}
+
+TEST(SnapshotStore, DropsTheOneUnusedForLongest) {
+    Memory memory = small_memory(16, 16);
+    SnapshotStore store(2);
+    auto sequence = Sequence::create(memory, 256);
+    grow(*sequence, 5, 1);
+    store.keep(*sequence, "");
+    grow(*sequence, 5, 1);
+    store.keep(*sequence, "");
+    const std::vector<TokenId> first = {0, 1, 2, 3, 4, 77};
+    EXPECT_TRUE(store.restore_longest(first, "").has_value());
+    grow(*sequence, 5, 1);
+    store.keep(*sequence, "");
+    EXPECT_EQ(store.size(), 2);
+    EXPECT_TRUE(store.restore_longest(first, "").has_value()) << "used last, so kept";
+    store.keep(*sequence, "");
+    EXPECT_EQ(store.size(), 2) << "the same content is kept once";
+    EXPECT_TRUE(store.drop_oldest());
+    EXPECT_TRUE(store.drop_oldest());
+    EXPECT_FALSE(store.drop_oldest());
+}
+
+}  // namespace
+}  // namespace espalier::cache

@@ -1,0 +1,206 @@
+#include "decode/step_loop.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <memory>
+#include <new>
+#include <random>
+#include <vector>
+
+#include "cache/snapshot_store.h"
+#include "checkpoint/reference_checkpoint.h"
+
+namespace {
+
+// Every allocation of this test program is counted while the counter is on.
+std::atomic<bool> g_is_counting = false;
+std::atomic<int64_t> g_allocations = 0;
+
+void* counted(std::size_t bytes) {
+    if (g_is_counting) ++g_allocations;
+    if (void* memory = std::malloc(bytes == 0 ? 1 : bytes)) return memory;
+    throw std::bad_alloc();
+}
+
+}  // namespace
+
+void* operator new(std::size_t bytes) {
+    return counted(bytes);
+}
+void* operator new[](std::size_t bytes) {
+    return counted(bytes);
+}
+void operator delete(void* memory) noexcept {
+    std::free(memory);
+}
+void operator delete[](void* memory) noexcept {
+    std::free(memory);
+}
+void operator delete(void* memory, std::size_t) noexcept {
+    std::free(memory);
+}
+void operator delete[](void* memory, std::size_t) noexcept {
+    std::free(memory);
+}
+
+namespace espalier::decode {
+namespace {
+
+class StepLoopTest : public testing::Test {
+protected:
+    void SetUp() override {
+        auto checkpoint = checkpoint::Checkpoint::open(checkpoint::reference_checkpoint("tiny_a"));
+        ASSERT_TRUE(checkpoint.has_value());
+        model::LoadOptions options;
+        options.isa = kernels::available_isas().back();
+        model_ = std::move(*model::Model::load(std::move(*checkpoint), options, pool_));
+        memory_ = std::make_unique<cache::Memory>(std::move(*cache::Memory::create(model_->state_shape(), {64, 24})));
+        model::PassLimits limits;
+        limits.rows_max = 96;
+        limits.segments_max = 3;
+        limits.context_tokens = 512;
+        forward_ = std::move(*model::Forward::create(*model_, *memory_, pool_, limits));
+        loop_ = std::move(*StepLoop::create(*forward_, model_->config().vocab));
+    }
+
+    std::vector<TokenId> ids(size_t n, uint32_t seed) const {
+        std::mt19937 random(seed);
+        std::vector<TokenId> result(n);
+        for (TokenId& id : result) id = static_cast<TokenId>(random() % 1024);
+        return result;
+    }
+    Generation make(std::vector<TokenId> prompt, GenerationParams params) {
+        return Generation(std::move(*cache::Sequence::create(*memory_, 512)), std::move(prompt), std::move(params), nullptr);
+    }
+    std::vector<TokenId> run(Generation& generation, int32_t rows = 96, const StepLoop::BoundaryHook& hook = {}) {
+        Generation* const pointer = &generation;
+        while (!generation.is_done()) EXPECT_TRUE(loop_->step({&pointer, 1}, rows, hook).has_value());
+        return {generation.reply().begin(), generation.reply().end()};
+    }
+
+    ThreadPool pool_{2};
+    std::unique_ptr<const model::Model> model_;
+    std::unique_ptr<cache::Memory> memory_;
+    std::unique_ptr<model::Forward> forward_;
+    std::unique_ptr<StepLoop> loop_;
+};
+
+TEST_F(StepLoopTest, TheReplyDoesNotDependOnHowThePromptIsRead) {
+    GenerationParams params;
+    params.max_tokens = 12;
+    Generation whole = make(ids(120, 1), params);
+    const auto expected = run(whole);
+    for (const int32_t rows : {1, 7, 64}) {
+        Generation pieces = make(ids(120, 1), params);
+        EXPECT_EQ(run(pieces, rows), expected) << rows;
+    }
+    params.boundaries = {17, 100, 116, 117, 120};
+    Generation with_boundaries = make(ids(120, 1), params);
+    EXPECT_EQ(run(with_boundaries), expected);
+}
+
+TEST_F(StepLoopTest, BoundariesAreMetExactlyAndResumeIsInvisible) {
+    GenerationParams params;
+    params.max_tokens = 10;
+    params.sampling.temperature = 0.8f;
+    params.sampling.seed = 5;
+    Generation plain = make(ids(150, 2), params);
+    const auto expected = run(plain);
+    params.boundaries = {40, 90, 146, 150};
+    cache::SnapshotStore store(8);
+    std::vector<int32_t> lengths;
+    Generation first = make(ids(150, 2), params);
+    EXPECT_EQ(run(first, 96,
+                  [&](Generation& generation) {
+                      lengths.push_back(generation.sequence().length());
+                      store.keep(generation.sequence(), "");
+                  }),
+              expected);
+    EXPECT_EQ(lengths, params.boundaries);
+    for (const size_t keep : {149u, 100u, 60u}) {
+        const auto prompt = ids(150, 2);
+        auto restored = store.restore_longest(std::span(prompt).first(keep + 1), "");
+        ASSERT_TRUE(restored.has_value());
+        Generation resumed(std::move(*restored), prompt, params, nullptr);
+        EXPECT_GT(resumed.cached_tokens(), 0);
+        EXPECT_EQ(run(resumed), expected) << keep;
+    }
+}
+
+TEST_F(StepLoopTest, SeveralRequestsAtOnceReplyAsIfAlone) {
+    std::vector<std::vector<TokenId>> expected;
+    GenerationParams params;
+    params.max_tokens = 15;
+    params.sampling.temperature = 1.0f;
+    for (uint32_t i = 0; i < 3; ++i) {
+        params.sampling.seed = i;
+        Generation alone = make(ids(30 + 40 * i, i), params);
+        expected.push_back(run(alone));
+    }
+    std::vector<Generation> together;
+    together.reserve(3);
+    for (uint32_t i = 0; i < 3; ++i) {
+        params.sampling.seed = i;
+        together.push_back(make(ids(30 + 40 * i, i), params));
+    }
+    for (;;) {
+        std::vector<Generation*> open;
+        for (Generation& generation : together) {
+            if (!generation.is_done()) open.push_back(&generation);
+        }
+        if (open.empty()) break;
+        ASSERT_TRUE(loop_->step(open, 20, {}).has_value());
+    }
+    for (size_t i = 0; i < 3; ++i) EXPECT_TRUE(std::ranges::equal(together[i].reply(), expected[i])) << i;
+}
+
+TEST_F(StepLoopTest, StopIdsEndTheReplyAndAreNotPartOfIt) {
+    GenerationParams params;
+    params.max_tokens = 20;
+    Generation plain = make(ids(20, 3), params);
+    const auto expected = run(plain);
+    EXPECT_EQ(plain.reason(), EndReason::length);
+    params.stop_ids = {expected[4]};
+    const auto first = std::find(expected.begin(), expected.end(), expected[4]);
+    Generation stopped = make(ids(20, 3), params);
+    EXPECT_EQ(run(stopped), std::vector<TokenId>(expected.begin(), first));
+    EXPECT_EQ(stopped.reason(), EndReason::stop_id);
+}
+
+TEST_F(StepLoopTest, AStepAllocatesNothing) {
+    GenerationParams params;
+    params.max_tokens = 60;
+    for (const float temperature : {0.0f, 0.9f}) {
+        params.sampling.temperature = temperature;
+        Generation generation = make(ids(150, 4), params);
+        Generation* const pointer = &generation;
+        g_allocations = 0;
+        g_is_counting = true;
+        bool ok = true;
+        while (!generation.is_done()) ok = loop_->step({&pointer, 1}, 96, {}).has_value() && ok;
+        g_is_counting = false;
+        EXPECT_TRUE(ok);
+        EXPECT_EQ(g_allocations, 0) << "temperature " << temperature;
+    }
+}
+
+TEST_F(StepLoopTest, LogprobsComeWithEveryToken) {
+    GenerationParams params;
+    params.max_tokens = 5;
+    params.n_logprobs = 3;
+    Generation generation = make(ids(10, 5), params);
+    run(generation);
+    ASSERT_EQ(generation.logprobs().size(), 5u);
+    for (size_t i = 0; i < 5; ++i) {
+        const auto& row = generation.logprobs()[i];
+        ASSERT_EQ(row.size(), 4u);
+        EXPECT_EQ(row[0].token, generation.reply()[i]);
+        EXPECT_EQ(row[1].token, row[0].token) << "greedy takes the best";
+        EXPECT_LE(row[2].logprob, row[1].logprob);
+    }
+}
+
+}  // namespace
+}  // namespace espalier::decode
