@@ -104,7 +104,8 @@ TEST(Tokenizer, merges_may_be_lines_or_pairs_and_stand_before_the_vocabulary) {
     EXPECT_EQ(valid(Tokenizer::parse(file.dump()))->encode("abcab"), (Ids{257, 256}));
     file["model"]["merges"] = Json::array({Json::array({"a", "b"}), Json::array({"ab", "c"})});
     EXPECT_EQ(valid(Tokenizer::parse(file.dump()))->encode("abcab"), (Ids{257, 256}));
-    const Json model = {{"type", "BPE"}, {"merges", Json::array({"#version: 0.2", "a b", "ab c"})}, {"vocab", file["model"]["vocab"]}};
+    const Json model = {
+        {"type", "BPE"}, {"merges", Json::array({"#version: 0.2", "a b", "ab c"})}, {"vocab", file["model"]["vocab"]}};
     file["model"] = model;
     EXPECT_EQ(valid(Tokenizer::parse(file.dump()))->encode("abcab"), (Ids{257, 256}));
 }
