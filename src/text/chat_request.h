@@ -44,10 +44,10 @@ struct ChatRequest {
 
 // What was changed in a history so that the template accepts it; counted in metrics, logged at debug level.
 struct HistoryRepairs {
-    int arguments_wrapped = 0;      // history arguments that were no JSON object
-    int system_messages_moved = 0;  // late or further system/developer messages merged or rendered as user text
-    int user_message_added = 0;     // no user query in the history
-    int volatile_lines_blanked = 0; // per-request header values that would destroy prefix reuse
+    int arguments_wrapped = 0;       // history arguments that were no JSON object
+    int system_messages_moved = 0;   // late or further system/developer messages merged or rendered as user text
+    int user_message_added = 0;      // no user query in the history
+    int volatile_lines_blanked = 0;  // per-request header values that would destroy prefix reuse
 };
 
 struct RenderedPrompt {
