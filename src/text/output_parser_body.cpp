@@ -10,7 +10,7 @@ OutputMachine::Step OutputMachine::step_body() {
         take_framing(skip_space(view, 0));
         return Step::advance;
     }
-    if (c == '{' && used_keys_.empty() && !has_json_body_) {
+    if (c == '{' && used_keys_.empty() && !has_json_body_ && !in_stray_text_) {
         if (!awaits_json_) sink_.repair("json_body");
         has_json_body_ = true;
         json_ = JsonTranscoder();
@@ -111,10 +111,18 @@ OutputMachine::Step OutputMachine::step_json_body() {
 
 void OutputMachine::close_json_body() {
     json_.close(json_out_);
-    sink_.arguments(json_out_);
-    json_out_.clear();
     note_json_repairs();
+    write_last_arguments(json_out_);
+    json_out_.clear();
     mode_ = Mode::body;
+}
+
+// The end of arguments that came as JSON. Their last byte waits for the end of the call, so that a cut call never looks finished.
+void OutputMachine::write_last_arguments(std::string_view json) {
+    const bool is_scalar = std::string_view("}]\"").find(json.back()) == std::string_view::npos;
+    const size_t n_held = is_scalar ? json.size() : 1;
+    sink_.arguments(json.substr(0, json.size() - n_held));
+    held_arguments_ = json.substr(json.size() - n_held);
 }
 
 void OutputMachine::note_json_repairs() {
@@ -154,11 +162,13 @@ void OutputMachine::begin_parameter(const TagMatch& header, std::string close_ta
 }
 
 void OutputMachine::end_call() {
-    if (!sink_.has_arguments()) {
-        sink_.arguments("{}");
-    } else if (!has_json_body_) {
+    if (has_json_body_) {
+        sink_.arguments(held_arguments_);
+        held_arguments_.clear();
+    } else if (sink_.has_arguments()) {
         sink_.arguments("}");
     }
+    if (!sink_.has_arguments()) sink_.arguments("{}");
     sink_.end_call();
     mode_ = Mode::text;
     is_after_call_ = true;

@@ -1,4 +1,4 @@
-// Runs the output parser over case files: one JSON object per line, as tests/golden/text/README.md describes them.
+// Runs the output parser over case files: one JSON object per line, as tests/golden/text/toolcalls.md describes them.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -4,6 +4,8 @@
 // arguments, because a JSON object in an answer is more often just JSON. Until then anything unexpected makes it text. Afterwards
 // the arguments stream, and what is broken is repaired. Accepted spellings: arguments or parameters, before or after the name,
 // as an object or as its JSON text; {"type": "function", "function": {…}}; other members are skipped.
+#include <algorithm>
+
 #include "base/json.h"
 #include "text/output_parser_machine.h"
 
@@ -38,7 +40,7 @@ OutputMachine::Step OutputMachine::step_json_call() {
         const bool is_argument = json_call_.state == State::value && json_call_.field == JsonCall::Field::arguments;
         const bool was_confirmed = json_call_.is_confirmed;
         const bool fits = json_call_char(c);
-        if (!fits && !was_confirmed) return reject_json_call();
+        if (!fits && !json_call_.is_confirmed) return reject_json_call();
         if (!was_confirmed && !json_call_.is_confirmed && mode_ == Mode::json_call) {
             ++json_call_.cursor;
             continue;
@@ -162,8 +164,10 @@ bool OutputMachine::json_value_ended() {
     json_out_.clear();
     if (json_call_.field == JsonCall::Field::name) {
         const auto name = parse_json(json, "call name");
-        if (!name || !name->is_string() || name->get_ref<const std::string&>().empty()) return false;
+        if (json_.is_broken() || !name || !name->is_string()) return false;
         json_call_.name = name->get<std::string>();
+        const bool has_space = std::any_of(json_call_.name.begin(), json_call_.name.end(), is_space);
+        if (json_call_.name.empty() || (has_space && tools_.find(json_call_.name) == nullptr)) return false;
         return confirm_json_call();
     }
     if (json_call_.field != JsonCall::Field::arguments) return true;
@@ -174,19 +178,16 @@ bool OutputMachine::json_value_ended() {
         const std::string text = inner && inner->is_string() ? inner->get<std::string>() : std::string();
         const TypedValue typed = type_value(text, TypeSet(TypeSet::object));
         if (text.empty()) {
-            json = "{}";
+            json.clear();
         } else if (typed.json.front() == '{') {
             sink_.repair("double_encoded_value");
             json = typed.json;
         }
-    } else if (json == "null" || json_.root() == JsonTranscoder::Root::none) {
-        json = "{}";
+    } else if (json == "null") {
+        json.clear();
     }
-    if (json_call_.is_confirmed) {
-        sink_.arguments(json);
-    } else {
-        json_call_.arguments = std::move(json);
-    }
+    if (json_call_.is_confirmed && !json.empty()) write_last_arguments(json);
+    if (!json_call_.is_confirmed) json_call_.arguments = std::move(json);
     return true;
 }
 
@@ -201,7 +202,7 @@ bool OutputMachine::confirm_json_call() {
     begin_call(json_call_.name, json_call_.cursor - pos_);
     if (format_->syntax == ToolSyntax::qwen_xml) sink_.repair("other_dialect");
     has_json_body_ = true;
-    sink_.arguments(json_call_.arguments);
+    if (!json_call_.arguments.empty()) write_last_arguments(json_call_.arguments);
     return true;
 }
 
@@ -231,6 +232,7 @@ bool OutputMachine::json_object_ended() {
 OutputMachine::Step OutputMachine::reject_json_call() {
     const bool is_list_over = is_after_call_ && json_call_.cursor == pos_;
     is_plain_ = !is_list_over;
+    n_rejected_ = json_call_.cursor - pos_;
     mode_ = Mode::text;
     json_out_.clear();
     return Step::advance;

@@ -88,6 +88,7 @@ private:
     void begin_parameter(const TagMatch& header, std::string close_tag);
     void end_call();
     void note_json_repairs();
+    void write_last_arguments(std::string_view json);
 
     // output_parser_value.cpp
     Step step_value();
@@ -138,6 +139,7 @@ private:
     bool is_after_call_ = false;             // only white space since the last call
     bool in_wrapper_ = false;                // <tool_call> without its </tool_call>
     bool is_plain_ = false;                  // the next symbol is text: it was looked at as a call already
+    size_t n_rejected_ = 0;                  // symbols of JSON that is no call; none is looked for in it
 
     // The current call.
     const DeclaredTool* tool_ = nullptr;  // nullptr: not declared
@@ -160,6 +162,7 @@ private:
     // JSON.
     JsonTranscoder json_;
     std::string json_out_;
+    std::string held_arguments_;  // the last byte of JSON arguments, until the call ends
     struct JsonCall {
         enum class State { object, key_or_end, key, colon, value, after_value, after_object } state = State::object;
         enum class Field { name, arguments, other } field = Field::other;

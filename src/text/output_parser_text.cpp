@@ -1,4 +1,6 @@
 // Content and reasoning, and the recognition of calls and think tags in them.
+#include <algorithm>
+
 #include "text/output_parser_machine.h"
 
 namespace espalier::text {
@@ -24,7 +26,9 @@ OutputMachine::Step OutputMachine::step_text() {
         case '<': return step_tag_in_text();
         case '{':
         case '[':
-            if (is_llama && may_call() && (fence_.is_line_blank() || is_after_call_)) return begin_json_call(0, false);
+            if (is_llama && n_rejected_ == 0 && may_call() && (fence_.is_line_blank() || is_after_call_)) {
+                return begin_json_call(0, false);
+            }
             break;
         case ';':
         case ',':
@@ -57,6 +61,7 @@ void OutputMachine::emit_text(size_t n_symbols) {
     const std::string text = expand(rest().substr(0, n_symbols));
     pos_ += n_symbols;
     is_plain_ = false;
+    n_rejected_ -= std::min(n_rejected_, n_symbols);
     fence_.feed(text);
     if (skip_space(text, 0) < text.size()) is_after_call_ = false;
     if (in_reasoning_) {
