@@ -12,26 +12,46 @@
 namespace espalier::kernels {
 namespace {
 
-constexpr int64_t kN = 8192;
+constexpr int64_t kN = 16384;
 constexpr int64_t kK = 4096;
 
-// Random bytes are valid in every layout once the exponents that mean NaN are cleared.
-std::vector<std::byte> random_codes(WeightLayout layout, int64_t bytes) {
-    std::mt19937_64 engine(1);
-    std::vector<std::byte> data(static_cast<size_t>(bytes));
-    for (std::byte& b : data) b = static_cast<std::byte>(engine());
-    const size_t step = layout == WeightLayout::f32 ? 4 : 2;
-    if (layout == WeightLayout::f32 || layout == WeightLayout::bf16 || layout == WeightLayout::f16) {
-        for (size_t i = step - 1; i < data.size(); i += step) data[i] &= std::byte{0xbb};
+// A weight of random bytes without those that mean NaN or infinity.
+struct BenchWeight {
+    WeightView view;
+    std::vector<std::byte> data;
+    std::vector<uint8_t> block_scales;
+};
+
+int64_t data_bytes(WeightLayout layout) {
+    switch (layout) {
+        case WeightLayout::f32: return 4 * kN * kK;
+        case WeightLayout::bf16:
+        case WeightLayout::f16: return 2 * kN * kK;
+        case WeightLayout::nvfp4: return kN * kK / 2;
+        default: return kN * kK;
     }
-    return data;
+}
+
+BenchWeight make_weight(WeightLayout layout) {
+    BenchWeight weight;
+    std::mt19937_64 engine(1);
+    weight.data.resize(static_cast<size_t>(data_bytes(layout)));
+    for (std::byte& b : weight.data) b = static_cast<std::byte>(engine()) & std::byte{0xbb};
+    weight.block_scales.assign(static_cast<size_t>(kN * kK / 16), 0x38);
+    WeightView& view = weight.view;
+    view = {.layout = layout, .n = kN, .k = kK, .data = weight.data, .block_scales_e4m3 = weight.block_scales};
+    view.row_scales = {{0, kN, 0.01f, 0.01f}};
+    view.scales.assign(kN, 0.01f);
+    if (layout == WeightLayout::nvfp4) view.activations = ActivationScheme::nvfp4_static;
+    if (layout == WeightLayout::fp8_tensor) view.activations = ActivationScheme::fp8_static;
+    if (layout == WeightLayout::fp8_channel) view.activations = ActivationScheme::fp8_dynamic_token;
+    if (layout == WeightLayout::fp8_block) view.activations = ActivationScheme::fp8_dynamic_block;
+    return weight;
 }
 
 PackedMatrix make_packed(const MatmulKernel& kernel, ThreadPool& pool) {
-    WeightView view = {.layout = kernel.layout, .n = kN, .k = kK};
-    const std::vector<std::byte> data = random_codes(kernel.layout, kN * kK * (kernel.layout == WeightLayout::f32 ? 4 : 2));
-    view.data = data;
-    return *PackedMatrix::pack(std::span(&view, 1), kernel.acts, kernel.isa, pool);
+    const BenchWeight weight = make_weight(kernel.layout);
+    return *PackedMatrix::pack(std::span(&weight.view, 1), kernel.acts, kernel.isa, pool);
 }
 
 void run(benchmark::State& state, const MatmulKernel& kernel) {
@@ -50,7 +70,8 @@ void run(benchmark::State& state, const MatmulKernel& kernel) {
     if (m == 1) {
         report(state, kernel.isa, n_threads, Bound::read, static_cast<double>(weight.bytes()));
     } else {
-        const Bound bound = kernel.prepare == nullptr ? Bound::fma : Bound::dot_i8;
+        const bool is_int8 = kernel.layout == WeightLayout::nvfp4 && (kernel.acts == Acts::a8 || kernel.acts == Acts::ckpt);
+        const Bound bound = is_int8 ? Bound::dot_i8 : Bound::fma;
         report(state, kernel.isa, n_threads, bound, static_cast<double>(m * kN * kK));
     }
 }
