@@ -33,11 +33,6 @@ bool is_kv_scale(std::string_view name) {
            name.ends_with("k_proj.output_scale") || name.ends_with("v_proj.output_scale");
 }
 
-// Copies of the trunk's head or embedding for the MTP head in derived checkpoints. The trunk's own are always valid there.
-bool is_spare_mtp(std::string_view name) {
-    return name.starts_with("mtp.lm_head.") || name.starts_with("mtp.embed_tokens.");
-}
-
 // Whether a stored shape is what was asked for; a convolution's [c, 1, 4] is {c, 4}.
 bool same_shape(std::span<const int64_t> stored, std::span<const int64_t> asked) {
     if (std::equal(stored.begin(), stored.end(), asked.begin(), asked.end())) return true;
@@ -51,7 +46,7 @@ public:
 
     // Modules point into files_, so they are found once it has its final place.
     Status bind() {
-        TRY_ASSIGN(modules_, find_modules(files_, declaration_));
+        TRY_ASSIGN(modules_, find_modules(files_, declaration_, declaration_.notes));
         return {};
     }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 #include "checkpoint/names.h"
 #include "checkpoint/values.h"
@@ -241,11 +242,11 @@ Result<float> scalar_scale(const StoredTensor& tensor, ZeroScale zero) {
     return value;
 }
 
-Result<Modules> find_modules(const TensorFiles& files, const QuantDeclaration& declaration) {
+Result<Modules> find_modules(const TensorFiles& files, const QuantDeclaration& declaration, std::vector<std::string>& notes) {
     Modules modules;
     for (const auto& [name, tensor] : files.tensors) {
         const size_t dot = name.rfind('.');
-        if (dot == std::string::npos || is_visual(name)) continue;
+        if (dot == std::string::npos || is_visual(name) || is_spare_mtp(name)) continue;
         const auto suffix = std::string_view(name).substr(dot + 1);
         const auto module_name = std::string_view(name).substr(0, dot);
         TRY(refuse_foreign(tensor, suffix, files, module_name));
@@ -264,13 +265,18 @@ Result<Modules> find_modules(const TensorFiles& files, const QuantDeclaration& d
         module.file_name = tensor.file_name.substr(0, tensor.file_name.size() - suffix.size() - 1);
         module.tensors.is_packed_name |= suffix == "weight_packed";
     }
+    std::set<std::string> overruled;
     for (auto& [name, module] : modules) {
         TRY(decide_layout(module));
         const auto& t = module.tensors;
         const FoundFormat found{module.file_name, module.name, module.layout,
                                 t.input_scale != nullptr || t.input_global_scale != nullptr};
-        TRY_ASSIGN(const auto inputs, check_declaration(declaration, found));
-        module.activations = scheme_of(module, inputs);
+        TRY_ASSIGN(const auto check, check_declaration(declaration, found));
+        module.activations = scheme_of(module, check.inputs);
+        // One note per pattern, about its first module.
+        if (!check.overruled.empty() && overruled.insert(check.overruled.substr(0, check.overruled.find(", but "))).second) {
+            notes.push_back(check.overruled);
+        }
     }
     return modules;
 }

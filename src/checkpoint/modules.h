@@ -39,9 +39,10 @@ struct Module {
 
 using Modules = std::map<std::string, Module, std::less<>>;
 
-// Finds every linear module of the files (visual tensors apart), decides its layout and compares it with the metadata.
-// Errors: a missing scale, tensors of formats that this program refuses (by name), a contradiction with the metadata.
-Result<Modules> find_modules(const TensorFiles& files, const QuantDeclaration& declaration);
+// Finds every linear module of the files (visual ones and spare MTP heads apart), decides its layout and compares it with the
+// metadata. Patterns of the metadata that the tensors overrule are added to `notes`, each once. Errors: a missing scale, tensors
+// of formats that this program refuses (by name), a contradiction with the metadata.
+Result<Modules> find_modules(const TensorFiles& files, const QuantDeclaration& declaration, std::vector<std::string>& notes);
 
 // The weight of a module with every scale checked. `n`, `k`: what the model expects. Data that the file holds at an odd address
 // for its type is copied into `copies`.

@@ -32,6 +32,10 @@ bool is_visual(std::string_view normalised) {
            normalised.starts_with("vision_model.");
 }
 
+bool is_spare_mtp(std::string_view normalised) {
+    return normalised.starts_with("mtp.lm_head.") || normalised.starts_with("mtp.embed_tokens.");
+}
+
 std::string printable(std::string_view name) {
     if (name.size() <= kPrintableBytesMax) return escape(name);
     const size_t half = kPrintableBytesMax / 2;

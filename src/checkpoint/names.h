@@ -18,6 +18,10 @@ std::string_view normalise_name(std::string_view name);
 // Whether a normalised name belongs to the vision tower, which text inference skips.
 bool is_visual(std::string_view normalised);
 
+// Whether a normalised name belongs to a copy of the trunk's head or embedding for the MTP head, which derived checkpoints may
+// have. The trunk's own are always valid there.
+bool is_spare_mtp(std::string_view normalised);
+
 // A name as it may be shown on one line: control bytes and bytes outside ASCII escaped, long ones cut in the middle.
 std::string printable(std::string_view name);
 

@@ -132,7 +132,8 @@ Status add_modelopt(const Json& quantization, const std::string& where, std::str
     }
     TRY_ASSIGN(const auto excluded, text_list(quantization, exclude_key, where));
     for (const auto& text : excluded) {
-        out.exclusions.push_back({NamePattern::glob(text), fmt::format("{}.{} lists '{}'", where, exclude_key, printable(text))});
+        out.exclusions.push_back({NamePattern::glob(text), text.find_first_of("*?[") == std::string::npos,
+                                  fmt::format("{}.{} lists '{}'", where, exclude_key, printable(text))});
     }
     return {};
 }
@@ -244,7 +245,8 @@ Status add_compressed_tensors(const Json& config, const std::string& where, Quan
     TRY_ASSIGN(const auto ignored, text_list(config, "ignore", where));
     for (const auto& text : ignored) {
         if (const auto pattern = NamePattern::compressed_tensors(text)) {
-            out.exclusions.push_back({*pattern, fmt::format("{}.ignore lists '{}'", where, printable(text))});
+            out.exclusions.push_back(
+                {*pattern, !text.starts_with("re:"), fmt::format("{}.ignore lists '{}'", where, printable(text))});
         }
     }
     return {};
@@ -269,8 +271,8 @@ Status add_fp8_method(const Json& config, const std::string& where, QuantDeclara
     for (const char* key : {"modules_to_not_convert", "ignored_layers"}) {
         TRY_ASSIGN(const auto excluded, text_list(config, key, where));
         for (const auto& text : excluded) {
-            out.exclusions.push_back(
-                {NamePattern::dotted_part(text), fmt::format("{}.{} lists '{}'", where, key, printable(text))});
+            out.exclusions.push_back({NamePattern::dotted_part(text), text == "lm_head" || text.find('.') != std::string::npos,
+                                      fmt::format("{}.{} lists '{}'", where, key, printable(text))});
         }
     }
     return {};
@@ -342,7 +344,9 @@ Error contradiction(std::string_view source, const FoundFormat& found) {
 Status check_quantised(const QuantClaim& claim, const FoundFormat& found) {
     if ((claim.weights == ClaimedWeights::nvfp4) != (found.layout == WeightLayout::nvfp4))
         return contradiction(claim.source, found);
-    if (claim.inputs == ClaimedInputs::fixed_scale && !found.has_input_scale) {
+    // MTP layers are often quantised apart, without calibration: they only draft, so weights alone are enough there.
+    const bool is_draft_only = found.normalised.starts_with("mtp.");
+    if (claim.inputs == ClaimedInputs::fixed_scale && !found.has_input_scale && !is_draft_only) {
         return corrupt_data(
             fmt::format("{} with calibrated inputs, but '{}' has no input scale tensor; fetch the checkpoint again", claim.source,
                         printable(found.file_name)));
@@ -375,14 +379,16 @@ Result<QuantDeclaration> parse_quant_declaration(const Json& config, const Json*
     return declaration;
 }
 
-Result<ClaimedInputs> check_declaration(const QuantDeclaration& declaration, const FoundFormat& found) {
+Result<DeclarationCheck> check_declaration(const QuantDeclaration& declaration, const FoundFormat& found) {
     const bool is_nvfp4 = found.layout == WeightLayout::nvfp4;
     const bool is_quantised = is_nvfp4 || found.layout == WeightLayout::fp8_tensor || found.layout == WeightLayout::fp8_channel ||
                               found.layout == WeightLayout::fp8_block;
     for (const auto& exclusion : declaration.exclusions) {
         if (!exclusion.modules.matches(found.file_name, found.normalised)) continue;
-        if (is_quantised) return contradiction(exclusion.source + " as not quantised", found);
-        return ClaimedInputs::unsaid;
+        if (!is_quantised) return DeclarationCheck{};
+        if (exclusion.is_exact) return contradiction(exclusion.source + " as not quantised", found);
+        return DeclarationCheck{ClaimedInputs::unsaid, fmt::format("{} as not quantised, but {}; the tensors decide",
+                                                                   exclusion.source, found_text(found))};
     }
     // What is said about a module by name stands above what is said about all.
     const bool has_named = std::any_of(declaration.claims.begin(), declaration.claims.end(),
@@ -397,11 +403,11 @@ Result<ClaimedInputs> check_declaration(const QuantDeclaration& declaration, con
             return contradiction(claim.source, found);
         }
     }
-    if (inputs != ClaimedInputs::unsaid || !is_quantised || has_named) return inputs;
+    if (inputs != ClaimedInputs::unsaid || !is_quantised || has_named) return DeclarationCheck{inputs, ""};
     for (const auto& claim : declaration.claims) {
         if (claim.has_unread_pattern && (claim.weights == ClaimedWeights::nvfp4) == is_nvfp4) inputs = claim.inputs;
     }
-    return inputs;
+    return DeclarationCheck{inputs, ""};
 }
 
 }  // namespace espalier::checkpoint

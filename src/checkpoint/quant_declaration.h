@@ -34,6 +34,7 @@ struct QuantClaim {
 // "These modules are not quantised."
 struct QuantExclusion {
     NamePattern modules;
+    bool is_exact = false;  // one module by its whole name, rather than a pattern that a default list may have brought along
     std::string source;
 };
 
@@ -57,8 +58,14 @@ struct FoundFormat {
     bool has_input_scale = false;
 };
 
+struct DeclarationCheck {
+    ClaimedInputs inputs = ClaimedInputs::unsaid;
+    // A pattern that excludes this module although it is quantised, empty when there is none. The tensors decide.
+    std::string overruled;
+};
+
 // Compares a module with the claims. Errors: corrupt_data naming both sides. Otherwise what the claims say about its inputs.
-Result<ClaimedInputs> check_declaration(const QuantDeclaration& declaration, const FoundFormat& found);
+Result<DeclarationCheck> check_declaration(const QuantDeclaration& declaration, const FoundFormat& found);
 
 // The advice at the end of every refusal of a quantisation method.
 std::string_view unsupported_quant_advice();

@@ -28,9 +28,10 @@ FoundFormat found(std::string_view name, WeightLayout layout, bool has_input_sca
 // What the declaration says about the inputs, or the error's text.
 std::string verdict(const Result<QuantDeclaration>& declaration, const FoundFormat& format) {
     if (!declaration) return declaration.error().message;
-    const auto inputs = check_declaration(*declaration, format);
-    if (!inputs) return inputs.error().message;
-    switch (*inputs) {
+    const auto check = check_declaration(*declaration, format);
+    if (!check) return check.error().message;
+    if (!check->overruled.empty()) return "note: " + check->overruled;
+    switch (check->inputs) {
         case ClaimedInputs::unsaid: return "unsaid";
         case ClaimedInputs::unquantised: return "unquantised";
         case ClaimedInputs::fixed_scale: return "fixed_scale";
@@ -55,6 +56,8 @@ TEST(QuantDeclaration, ModelOptAlgorithms) {
     EXPECT_THAT(verdict(nvfp4, found(kUp, WeightLayout::fp8_tensor, true)),
                 HasSubstr("quant_algo is NVFP4, but the tensors of 'model.layers.0"));
     EXPECT_THAT(verdict(nvfp4, found(kUp, WeightLayout::nvfp4)), HasSubstr("has no input scale"));
+    EXPECT_EQ(verdict(nvfp4, found("mtp.layers.0.mlp.up_proj", WeightLayout::nvfp4)),
+              "fixed_scale");  // drafts from weights alone
     const auto weights_only = declare(R"({"quant_algo":"W4A16_NVFP4"})");
     EXPECT_EQ(verdict(weights_only, found(kUp, WeightLayout::nvfp4)), "unquantised");
     EXPECT_THAT(verdict(weights_only, found(kUp, WeightLayout::nvfp4, true)), HasSubstr("with an input scale"));
@@ -65,6 +68,10 @@ TEST(QuantDeclaration, ModelOptAlgorithms) {
 
 TEST(QuantDeclaration, ExcludedModulesMustBePlain) {
     const auto declaration = declare(R"({"quant_algo":"NVFP4","ignore":["lm_head","mtp.fc*","model.visual*"]})");
+    // A pattern may come from a default list; the tensors are plain.
+    EXPECT_THAT(verdict(declaration, found("mtp.fc", WeightLayout::nvfp4, true)),
+                HasSubstr("note: config.json: quantization_config.ignore lists 'mtp.fc*' as not quantised, but the tensors of "
+                          "'mtp.fc' are nvfp4"));
     EXPECT_EQ(verdict(declaration, found("lm_head", WeightLayout::bf16)), "unsaid");
     EXPECT_EQ(verdict(declaration, found("mtp.layers.0.mlp.up_proj", WeightLayout::nvfp4, true)), "fixed_scale");
     EXPECT_THAT(verdict(declaration, found("lm_head", WeightLayout::nvfp4, true)),

@@ -43,8 +43,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     for (const auto layout : {WeightLayout::bf16, WeightLayout::nvfp4, WeightLayout::fp8_tensor, WeightLayout::fp8_block}) {
         for (const auto* name : {"model.language_model.layers.10.mlp.up_proj", "lm_head", "mtp.fc"}) {
             const FoundFormat found{name, normalise_name(name), layout, layout == WeightLayout::nvfp4};
-            const auto inputs = check_declaration(*declaration, found);
-            if (!inputs) check_one_line(inputs.error());
+            const auto check = check_declaration(*declaration, found);
+            if (!check) check_one_line(check.error());
         }
     }
     return 0;
