@@ -12,6 +12,8 @@ void FenceTracker::feed_char(char c) {
         return;
     }
     is_line_start_ = false;
+    is_last_tick_ = c == '`';
+    n_line_ticks_ += is_last_tick_;
     const bool is_blank = c == ' ' || c == '\t' || c == '\r';
     if ((c == '`' || c == '~') && !has_rest_ && !is_run_over_ && (n_ticks_ == 0 || c == tick_char_)) {
         tick_char_ = c;
@@ -39,6 +41,8 @@ void FenceTracker::end_line() {
     has_rest_ = false;
     is_run_over_ = false;
     has_tick_later_ = false;
+    n_line_ticks_ = 0;
+    is_last_tick_ = false;
 }
 
 }  // namespace espalier::text

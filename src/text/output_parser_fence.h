@@ -5,6 +5,7 @@
 // fences in lists are indented. Rules after CommonMark 0.31, section 4.5.
 #pragma once
 
+#include <cstddef>
 #include <string_view>
 
 namespace espalier::text {
@@ -15,6 +16,8 @@ public:
 
     // Nothing on this line yet.
     bool is_line_start() const { return is_line_start_; }
+    // Right after a backtick that opens inline code: an odd one on its line.
+    bool opens_code() const { return n_line_ticks_ % 2 == 1 && is_last_tick_; }
     // Only blanks on this line yet.
     bool is_line_blank() const { return n_ticks_ == 0 && !has_rest_; }
     // Inside a fence, or on the line that opens one.
@@ -34,6 +37,8 @@ private:
     bool has_rest_ = false;        // something other than blanks after the ticks, or instead of them
     bool is_run_over_ = false;     // the run of ticks has ended
     bool has_tick_later_ = false;  // a backtick after the run
+    size_t n_line_ticks_ = 0;      // all backticks
+    bool is_last_tick_ = false;    // the last byte is one
 };
 
 }  // namespace espalier::text

@@ -78,7 +78,7 @@ private:
     void begin_function(const TagMatch& header);
     void begin_segment();
     Fit ends_line(size_t pos) const;
-    bool may_call() const { return has_tools_ && !fence_.in_fence(); }
+    bool may_call() const { return has_tools_ && !fence_.in_fence() && !fence_.opens_code(); }
 
     // output_parser_body.cpp
     Step step_body();

@@ -68,6 +68,12 @@ TEST(FenceTracker, Lines) {
     EXPECT_FALSE(fence.is_line_blank());
     fence.feed("\n");
     EXPECT_TRUE(fence.is_line_start());
+    fence.feed("the `");
+    EXPECT_TRUE(fence.opens_code());
+    fence.feed("tag`");
+    EXPECT_FALSE(fence.opens_code());
+    fence.feed(" `a");
+    EXPECT_FALSE(fence.opens_code());
 }
 
 }  // namespace
