@@ -14,22 +14,19 @@
 #include <memory>
 
 #include "base/mapped_file.h"
+#include "bench/chat_client.h"
 #include "bench/dataset.h"
-#include "bench/http_client.h"
 #include "bench/iou.h"
 #include "bench/machine.h"
 #include "bench/reply.h"
 #include "bench/result_files.h"
 #include "bench/scores.h"
-#include "bench/sse.h"
 #include "bench/token_counter.h"
 
 namespace espalier::bench {
 namespace {
 
 constexpr double kEndpointTimeoutS = 60;
-constexpr size_t kErrorBytesMax = 64 << 10;
-constexpr size_t kReplyBytesMax = size_t{256} << 20;
 constexpr int kConnectFailuresMax = 3;
 
 Result<int64_t> parse_index(std::string_view text, std::string_view whole) {
@@ -39,18 +36,6 @@ Result<int64_t> parse_index(std::string_view text, std::string_view whole) {
         return invalid_input(fmt::format("'{}' in '{}' is not a number; expected a form such as 0,3-5", text, whole));
     }
     return value;
-}
-
-// What a server said in an error body: the message of an OpenAI error object, else the first bytes.
-std::string error_message(const std::string& body) {
-    const auto json = parse_json(body, "error body");
-    if (json && json->is_object() && json->contains("error")) {
-        const Json& error = (*json)["error"];
-        if (error.is_object() && error.contains("message") && error["message"].is_string())
-            return error["message"].get<std::string>();
-        if (error.is_string()) return error.get<std::string>();
-    }
-    return body.substr(0, 300);
 }
 
 std::string sample_uuid(uint64_t seed, uint64_t index) {
@@ -71,13 +56,14 @@ size_t row_weight(const DatasetRow& row) {
 class Runner {
 public:
     Runner(const AgenticOptions& options, Dataset dataset, ServerAddress address)
-        : options_(&options), dataset_(std::move(dataset)), client_(std::move(address)) {}
+        : options_(&options),
+          dataset_(std::move(dataset)),
+          client_(std::move(address), options.api_key, options.turn_timeout_s) {}
 
     Result<AgenticReport> run();
 
 private:
     Status prepare();
-    void choose_model();
     Status open_files();
     bool is_selected(size_t conversation) const;
     void count_work();
@@ -95,7 +81,7 @@ private:
 
     const AgenticOptions* options_;
     Dataset dataset_;
-    HttpClient client_;
+    ChatClient client_;
     std::unique_ptr<TokenCounter> counter_;
     bool is_local_counter_ = false;
     std::string model_;
@@ -134,14 +120,14 @@ Status Runner::prepare() {
         TRY_ASSIGN(counter_, local_token_counter(options_->tokenizer_path, options_->chat_template_path));
         is_local_counter_ = true;
     } else {
-        counter_ = server_token_counter(client_, options_->api_key, kEndpointTimeoutS);
+        counter_ = server_token_counter(client_.http(), options_->api_key, kEndpointTimeoutS);
     }
     if (options_->reply_length == ReplyLength::recorded && counter_ == nullptr) {
         return invalid_input(
             "--replay-lengths needs token counts: give --tokenizer and --chat-template, or a server with "
             "/apply-template and /tokenize");
     }
-    choose_model();
+    model_ = options_->model.empty() ? client_.first_model() : options_->model;
     seed_ = static_cast<uint64_t>(monotonic_ns());
     return open_files();
 }
@@ -158,21 +144,6 @@ void Runner::count_work() {
                 static_cast<double>(row_weight(rows[row]) + (row + 1 < rows.size() ? row_weight(rows[row + 1]) : 0));
         }
     }
-}
-
-void Runner::choose_model() {
-    model_ = options_->model;
-    if (!model_.empty()) return;
-    model_ = "default";
-    HttpRequest request{.method = "GET", .path = "/v1/models", .body = "", .headers = {}};
-    if (!options_->api_key.empty()) request.headers.emplace_back("Authorization", "Bearer " + options_->api_key);
-    const HttpReply reply = fetch(client_, request, kEndpointTimeoutS);
-    if (!reply.is_ok()) return;
-    const auto list = parse_json(reply.body, "/v1/models");
-    if (!list || !list->is_object() || !list->contains("data")) return;
-    const Json& data = (*list)["data"];
-    if (!data.is_array() || data.empty() || !data.front().is_object() || !data.front().contains("id")) return;
-    if (data.front()["id"].is_string()) model_ = data.front()["id"].get<std::string>();
 }
 
 Status Runner::open_files() {
@@ -262,41 +233,13 @@ Status Runner::run_turn(const Conversation& conversation, const History& history
 }
 
 void Runner::exchange(TurnRecord& turn, std::string body) {
-    HttpRequest request{
-        .path = "/v1/chat/completions", .body = std::move(body), .headers = {{"Content-Type", "application/json"}}};
-    request.headers.emplace_back("X-Session-ID", turn.conversation);
-    if (!options_->api_key.empty()) request.headers.emplace_back("Authorization", "Bearer " + options_->api_key);
-
-    int64_t now_ns = 0;
-    SseParser parser([&](std::string_view data) { turn.reply.on_event(data, now_ns); });
-    std::string error_body;
-    size_t n_bytes = 0;
-    turn.issued_ns = monotonic_ns();
-    const HttpOutcome outcome = client_.exchange(request, options_->turn_timeout_s, [&](int status, std::string_view bytes) {
-        now_ns = monotonic_ns();
-        n_bytes += bytes.size();
-        if (status == 200) parser.push(bytes);
-        if (error_body.size() < kErrorBytesMax) error_body += bytes.substr(0, kErrorBytesMax - error_body.size());
-        return n_bytes <= kReplyBytesMax;
-    });
-    turn.complete_ns = monotonic_ns();
-    now_ns = turn.complete_ns;
-    parser.finish();
-    turn.reply.n_malformed += parser.events_dropped();
+    ChatOutcome outcome = client_.complete(std::move(body), turn.conversation);
+    turn.fault = std::move(outcome.fault);
+    turn.detail = std::move(outcome.detail);
     turn.was_reconnected = outcome.was_reconnected;
-    if (outcome.fault != HttpFault::none) {
-        turn.fault = outcome.fault == HttpFault::aborted ? "too_long" : to_string(outcome.fault);
-        turn.detail = outcome.detail;
-    } else if (outcome.status != 200) {
-        turn.fault = fmt::format("http_{}", outcome.status);
-        turn.detail = error_message(error_body);
-    } else if (!turn.reply.server_error.empty()) {
-        turn.fault = "stream_error";
-        turn.detail = turn.reply.server_error;
-    } else if (outcome.content_type != "text/event-stream" && turn.reply.n_deltas == 0 && !turn.reply.has_ended()) {
-        turn.fault = "not_a_stream";
-        turn.detail = fmt::format("content type '{}': {}", outcome.content_type, error_body.substr(0, 200));
-    }
+    turn.reply = std::move(outcome.reply);
+    turn.issued_ns = outcome.issued_ns;
+    turn.complete_ns = outcome.complete_ns;
 }
 
 void Runner::count_tokens(TurnRecord& turn) {
@@ -359,6 +302,7 @@ void Runner::report_progress() {
 }
 
 Result<AgenticReport> Runner::finish() {
+    if (options_->on_progress) options_->on_progress("");
     std::vector<ObservedTurn> observed;
     for (const TurnRecord& turn : turns_) {
         observed.push_back({turn.conversation, turn.turn, turn.is_ok() ? std::optional(turn.reply.tool_calls()) : std::nullopt});
@@ -378,8 +322,8 @@ Result<AgenticReport> Runner::finish() {
 }
 
 void Runner::read_server_memory(AgenticReport& report) const {
-    if (!is_loopback(client_.address().host)) return;
-    const std::optional<int> pid = listening_pid(client_.address().port);
+    if (!is_loopback(client_.http().address().host)) return;
+    const std::optional<int> pid = listening_pid(client_.http().address().port);
     const auto memory = pid ? process_memory(*pid) : std::nullopt;
     if (!memory) return;
     report.server_rss_bytes = memory->rss_bytes;

@@ -45,7 +45,7 @@ struct AgenticOptions {
     int64_t max_completion_tokens = 1024;
     double turn_timeout_s = 600;
     std::string version = "0.1.0";
-    // Called after every turn with one line for a status display; empty = no progress.
+    // Called after every turn with one line for a status display, at the end with an empty one; empty = no progress.
     std::function<void(std::string_view line)> on_progress;
 };
 
