@@ -24,9 +24,14 @@ constexpr size_t kTokenizerBytesMax = 128 << 20;
 constexpr int64_t kRealVocab = 248320;
 constexpr int64_t kTinyVocab = 1024;
 
-// Gains of random linear layers, N(0, gain / sqrt(fan_in)). The branches stay small beside the residual stream, so that logits
-// have a deviation of about 2.5 at every depth and width (as in the reference checkpoints).
-constexpr double kBranchGain = 0.4;
+// Gains of random linear layers, N(0, gain / sqrt(fan_in)), as in the reference checkpoints: logits have a deviation of about 2.5
+// at every depth and width. With a tied head the first layer must drown the embedding, or every token would predict itself.
+struct BranchGains {
+    double first;
+    double later;
+};
+constexpr BranchGains kTiedGains = {3.0, 0.8};
+constexpr BranchGains kUntiedGains = {0.4, 0.3};
 constexpr double kAttentionGain = 2.0;
 constexpr double kHeadGain = 2.5;
 constexpr double kEmbeddingDeviation = 0.5;
@@ -69,7 +74,8 @@ struct StopIds {
 // Lays out the tensors of one model. Scalars come first and bytes last, so that every tensor is aligned for its type.
 class ModelPlan {
 public:
-    ModelPlan(const Shape& shape, bool is_nvfp4, RandomWeights& random) : shape_(shape), is_nvfp4_(is_nvfp4), random_(random) {}
+    ModelPlan(const Shape& shape, bool is_nvfp4, RandomWeights& random)
+        : shape_(shape), gains_(shape.is_tied ? kTiedGains : kUntiedGains), is_nvfp4_(is_nvfp4), random_(random) {}
 
     std::vector<TensorToWrite> build() {
         const int64_t h = shape_.hidden;
@@ -78,13 +84,14 @@ public:
         excluded_.push_back("model.embed_tokens");
         for (int64_t layer = 0; layer < shape_.n_layers; ++layer) {
             const auto prefix = fmt::format("model.layers.{}", layer);
+            const double gain = layer == 0 ? gains_.first : gains_.later;
             if (is_full_attention(layer)) {
-                add_attention(prefix);
+                add_attention(prefix, gain);
                 add_kv_scales(prefix + ".self_attn");
             } else {
-                add_recurrent(prefix + ".linear_attn");
+                add_recurrent(prefix + ".linear_attn", gain);
             }
-            add_block(prefix);
+            add_block(prefix, gain);
         }
         add_norm("model.norm", h, 0);
         if (!shape_.is_tied) add_linear("lm_head", shape_.vocab, h, kHeadGain);
@@ -118,13 +125,13 @@ private:
         scales_.push_back(random_.nvfp4_scales(module + ".weight_scale", n, k));
         codes_.push_back(random_.nvfp4_codes(module + ".weight", n, k));
     }
-    void add_attention(const std::string& layer) {
+    void add_attention(const std::string& layer, double gain) {
         const auto p = layer + ".self_attn.";
         const int64_t dim = shape_.head_dim;
         add_linear(p + "q_proj", shape_.n_heads * dim * 2, shape_.hidden);
         add_linear(p + "k_proj", shape_.n_kv_heads * dim, shape_.hidden);
         add_linear(p + "v_proj", shape_.n_kv_heads * dim, shape_.hidden);
-        add_linear(p + "o_proj", shape_.hidden, shape_.n_heads * dim, kBranchGain * kAttentionGain);
+        add_linear(p + "o_proj", shape_.hidden, shape_.n_heads * dim, gain * kAttentionGain);
         add_norm(p + "q_norm", dim, 0.5);
         add_norm(p + "k_norm", dim, 0.5);
     }
@@ -133,7 +140,7 @@ private:
         add_scalar(attention + ".k_proj.k_scale", kKeyMaximum / 448);
         add_scalar(attention + ".v_proj.v_scale", kValueMaximum / 448);
     }
-    void add_recurrent(const std::string& module) {
+    void add_recurrent(const std::string& module, double gain) {
         const auto p = module + ".";
         const int64_t values = shape_.n_value_heads * shape_.state_dim;
         const int64_t channels = 2 * shape_.n_key_heads * shape_.state_dim + values;
@@ -141,7 +148,7 @@ private:
         add_linear(p + "in_proj_z", values, shape_.hidden);
         add_plain(p + "in_proj_b", shape_.n_value_heads, shape_.hidden);
         add_plain(p + "in_proj_a", shape_.n_value_heads, shape_.hidden);
-        add_linear(p + "out_proj", shape_.hidden, values, kBranchGain);
+        add_linear(p + "out_proj", shape_.hidden, values, gain);
         values_.push_back(random_.normal(p + "conv1d.weight", {channels, 1, 4}, 0, 0.5));
         excluded_.push_back(p + "conv1d");
         values_.push_back(random_.uniform(p + "A_log", shape_.n_value_heads, 1, 16, [](double u) { return std::log(u); }));
@@ -150,10 +157,10 @@ private:
             random_.uniform(p + "dt_bias", shape_.n_value_heads, 1e-3, 1e-1, [](double u) { return std::log(std::expm1(u)); }));
         add_norm(p + "norm", shape_.state_dim, 1);
     }
-    void add_block(const std::string& layer) {
+    void add_block(const std::string& layer, double gain) {
         add_linear(layer + ".mlp.gate_proj", shape_.intermediate, shape_.hidden);
         add_linear(layer + ".mlp.up_proj", shape_.intermediate, shape_.hidden);
-        add_linear(layer + ".mlp.down_proj", shape_.hidden, shape_.intermediate, kBranchGain);
+        add_linear(layer + ".mlp.down_proj", shape_.hidden, shape_.intermediate, gain);
         add_norm(layer + ".input_layernorm", shape_.hidden, 0);
         add_norm(layer + ".post_attention_layernorm", shape_.hidden, 0);
     }
@@ -161,11 +168,12 @@ private:
         add_plain("mtp.fc", shape_.hidden, 2 * shape_.hidden);
         for (const char* module : {"mtp.pre_fc_norm_embedding", "mtp.pre_fc_norm_hidden", "mtp.norm"})
             add_norm(module, shape_.hidden, 0);
-        add_attention("mtp.layers.0");
-        add_block("mtp.layers.0");
+        add_attention("mtp.layers.0", gains_.later);
+        add_block("mtp.layers.0", gains_.later);
     }
 
     const Shape& shape_;
+    BranchGains gains_;
     bool is_nvfp4_;
     RandomWeights& random_;
     std::vector<TensorToWrite> scalars_;
