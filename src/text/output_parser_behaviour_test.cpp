@@ -147,11 +147,11 @@ TEST(OutputParser, ContentIsNotHeldBack) {
     EXPECT_EQ(sent, text);
 }
 
-// Half a megabyte that would take minutes if any step looked back at all of it.
+// 200 KB that would take minutes if any step looked back at all of it.
 TEST(OutputParser, WorkIsLinear) {
     const auto repeat = [](const std::string& text) {
         std::string out;
-        while (out.size() < 500000) out += text;
+        while (out.size() < 200000) out += text;
         return out;
     };
     const std::vector<std::pair<std::string, std::string>> hostile = {
