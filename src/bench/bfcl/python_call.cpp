@@ -34,7 +34,7 @@ struct Token {
     TokenKind kind = TokenKind::symbol;
     std::string text;           // source
     Value literal;              // of numbers and strings
-    bool is_bytes = false;      // b"…": a literal that JSON cannot hold
+    bool has_no_json = false;   // b"…", 5j: a literal that JSON cannot hold
     bool is_formatted = false;  // f"…"
 };
 
@@ -111,8 +111,14 @@ private:
         if (!match || match->end == 0) return std::nullopt;
         Token token{TokenKind::number, std::string(match->group(0)), Value(), false, false};
         rest_.remove_prefix(match->end);
-        if (!rest_.empty() && is_name_part(static_cast<unsigned char>(rest_.front()))) return std::nullopt;  // 12abc, 5j
+        if (!is_based && (rest_.starts_with('j') || rest_.starts_with('J'))) {
+            token.has_no_json = true;
+            token.text += rest_.front();
+            rest_.remove_prefix(1);
+        }
+        if (!rest_.empty() && is_name_part(static_cast<unsigned char>(rest_.front()))) return std::nullopt;  // 12abc
         if (is_based) return based_value(std::move(token));
+        if (token.has_no_json) return token;
         const bool is_real = token.text.find_first_of(".eE") != std::string::npos;
         if (is_real) token.literal = Value(py_float(token.text).value_or(0));
         else token.literal = py_int(token.text).value_or(Value(0));
@@ -137,7 +143,7 @@ private:
         for (const char c : rest_.substr(0, prefix_length)) {
             const char letter = static_cast<char>(c | 0x20);
             if (letter == 'r') is_raw = true;
-            else if (letter == 'b') token.is_bytes = true;
+            else if (letter == 'b') token.has_no_json = true;
             else if (letter == 'f') token.is_formatted = true;
             else if (letter != 'u' || prefix_length != 1) return std::nullopt;
         }
@@ -234,13 +240,18 @@ private:
     Literal parse(int depth) {
         if (at_ == end_ || depth > kNestingMax) return {};
         if (at_->kind == TokenKind::string) return strings();
-        if (at_->kind == TokenKind::number) return {Literal::Kind::value, (at_++)->literal};
+        if (at_->kind == TokenKind::number) return number();
         if (at_->kind == TokenKind::name) return name();
         if (is_symbol("+") || is_symbol("-")) return signed_number(depth);
         if (take("[")) return sequence("]", depth);
         if (take("(")) return parenthesised(depth);
         if (take("{")) return braces(depth);
         return {};
+    }
+
+    Literal number() {
+        const Token& token = *at_++;
+        return {token.has_no_json ? Literal::Kind::no_json : Literal::Kind::value, token.literal};
     }
 
     Literal name() {
@@ -255,7 +266,7 @@ private:
         bool is_bytes = false;
         for (; at_ != end_ && at_->kind == TokenKind::string; ++at_) {
             if (at_->is_formatted) return {};
-            is_bytes |= at_->is_bytes;
+            is_bytes |= at_->has_no_json;
             joined += *at_->literal.as_string();
         }
         return {is_bytes ? Literal::Kind::no_json : Literal::Kind::value, Value(std::move(joined))};
@@ -264,6 +275,7 @@ private:
     Literal signed_number(int depth) {
         const bool is_negative = (at_++)->text == "-";
         Literal operand = parse(depth + 1);
+        if (operand.kind == Literal::Kind::no_json && operand.value.is_undefined()) return operand;  // -5j
         const bool is_number =
             operand.value.as_int() != nullptr || operand.value.as_float() != nullptr || operand.value.as_big_int() != nullptr;
         if (operand.kind != Literal::Kind::value || !is_number) return {};
@@ -361,7 +373,7 @@ std::string unparse(const Token* begin, const Token* end) {
             text += token->text + " ";
         } else {
             if (is_word && token != begin && token[-1].kind != TokenKind::symbol) text += ' ';
-            if (token->kind == TokenKind::string && !token->is_formatted && !token->is_bytes) {
+            if (token->kind == TokenKind::string && !token->is_formatted && !token->has_no_json) {
                 text::jinja::append_string_repr(text, *token->literal.as_string());
             } else {
                 text += token->text;
@@ -371,14 +383,29 @@ std::string unparse(const Token* begin, const Token* end) {
     return text;
 }
 
+constexpr std::string_view kWordOperators[] = {"and", "or", "not", "in", "is", "if", "else", "for", "lambda", "await", "async"};
+constexpr std::string_view kConstants[] = {"None", "True", "False"};
+// Words that can stand nowhere in an argument.
+constexpr std::string_view kStatementWords[] = {"as",   "assert", "break",   "class", "continue", "def",    "del",
+                                                "elif", "except", "finally", "from",  "global",   "import", "nonlocal",
+                                                "pass", "raise",  "return",  "try",   "while",    "with",   "yield"};
+
+template <size_t n>
+bool is_among(const std::string& word, const std::string_view (&words)[n]) {
+    return std::ranges::find(words, word) != std::end(words);
+}
+
+bool is_keyword(const std::string& word) {
+    return is_among(word, kWordOperators) || is_among(word, kConstants) || is_among(word, kStatementWords);
+}
+
 // A rough check that tokens can be an expression: no two operands side by side, brackets paired.
 bool is_expression(const Token* begin, const Token* end) {
-    static constexpr std::string_view kWordOperators[] = {"and", "or", "not", "in", "is", "if", "else", "for", "lambda", "await"};
     if (begin == end) return false;
     bool after_operand = false;
     for (const Token* token = begin; token != end; ++token) {
-        const bool is_word_operator =
-            token->kind == TokenKind::name && std::ranges::find(kWordOperators, token->text) != std::end(kWordOperators);
+        if (token->kind == TokenKind::name && is_among(token->text, kStatementWords)) return false;
+        const bool is_word_operator = token->kind == TokenKind::name && is_among(token->text, kWordOperators);
         if (token->kind != TokenKind::symbol && !is_word_operator) {
             const bool joins_strings = token != begin && token->kind == TokenKind::string && token[-1].kind == TokenKind::string;
             if (after_operand && !joins_strings) return false;
@@ -416,15 +443,16 @@ struct Arguments {
 
 void read_argument(const Token* begin, const Token* end, Arguments& arguments, bool& saw_keyword) {
     const bool is_unpacking = begin != end && begin->kind == TokenKind::symbol && (begin->text == "*" || begin->text == "**");
-    const bool is_keyword =
+    const bool is_named =
         end - begin >= 2 && begin->kind == TokenKind::name && begin[1].text == "=" && begin[1].kind == TokenKind::symbol;
-    const Token* value = is_keyword ? begin + 2 : is_unpacking ? begin + 1 : begin;
-    if (!is_expression(value, end) || (!is_keyword && !is_unpacking && saw_keyword)) {
+    const Token* value = is_named ? begin + 2 : is_unpacking ? begin + 1 : begin;
+    const bool is_reserved = is_named && is_keyword(begin->text);
+    if (is_reserved || !is_expression(value, end) || (!is_named && !is_unpacking && saw_keyword)) {
         arguments.is_valid = false;
         return;
     }
-    saw_keyword |= is_keyword || (is_unpacking && begin->text == "**");
-    if (!is_keyword) return;
+    saw_keyword |= is_named || (is_unpacking && begin->text == "**");
+    if (!is_named) return;
     const bool is_repeated =
         std::ranges::any_of(arguments.members, [&](const auto& member) { return member.first == begin->text; });
     if (is_repeated) {
