@@ -25,6 +25,9 @@ TEST(ChatRequest, BadBodiesNameThePlace) {
     std::string wide = R"({"messages":[{"role":"user","content":"x"}],"metadata":{"a":0)";
     for (int i = 0; i < 2000; ++i) wide += ",\"" + std::to_string(i) + "\":0";
     wide += "}}";
+    std::string many = R"({"messages":[{"role":"user","content":"x"}],"metadata":[0)";
+    for (int i = 0; i < 1'000'000; ++i) many += ",0";
+    many += "]}";
     const BadCase cases[] = {
         {"", "", "invalid_value"},
         {"{", "", "invalid_value"},
@@ -32,6 +35,7 @@ TEST(ChatRequest, BadBodiesNameThePlace) {
         {"{\"messages\": \"\xff\"}", "", "invalid_value"},
         {deep.c_str(), "", "invalid_value"},
         {wide.c_str(), "", "invalid_value"},
+        {many.c_str(), "", "invalid_value"},
         {R"({})", "messages", "invalid_value"},
         {R"({"messages":[]})", "messages", "invalid_value"},
         {R"({"messages":{}})", "messages", "invalid_type"},

@@ -185,8 +185,7 @@ TEST(ChatCompletions, StopStringsNeverShow) {
     for (const std::string stop : {"Observation:", "answer is 42", "T"}) {
         const BothWays both(server, {{"stop", stop}});
         const std::string whole = "The answer is 42. Observation: more text";
-        const std::string expected = whole.substr(0, whole.find(stop));
-        EXPECT_EQ(both.message["content"], expected.empty() ? Json() : Json(expected));
+        EXPECT_EQ(both.message["content"], whole.substr(0, whole.find(stop)));
         EXPECT_EQ(both.finish_reason, "stop");
     }
     const BothWays near_miss(server, {{"stop", {"Observation!", "more texts"}}});

@@ -34,7 +34,8 @@ Json delta_json(const text::OutputDelta& delta, const std::string& call_id) {
 
 Json message_json(const ChoiceReply& reply) {
     Json message = {{"role", "assistant"}, {"content", nullptr}};
-    if (!reply.content.empty()) message["content"] = reply.content;
+    // Null beside calls; without any, many clients take the content for a string unasked.
+    if (!reply.content.empty() || reply.calls.empty()) message["content"] = reply.content;
     if (!reply.reasoning.empty()) message["reasoning_content"] = reply.reasoning;
     if (!reply.calls.empty()) message["tool_calls"] = Json::array();
     for (const ReplyCall& call : reply.calls) {

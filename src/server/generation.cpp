@@ -57,7 +57,8 @@ void Generation::start(Exchange& exchange) {
 void Generation::on_tick() {
     if (is_over_ || mode_ != ReplyMode::stream) return;
     // A comment keeps proxies and idle timers of clients at rest during a long prompt.
-    if (is_silent_) exchange_->write(fmt::format(": prompt {} of {}\n\n", prompt_done_, totals_.prompt_tokens));
+    if (is_silent_ && exchange_->unsent_bytes() == 0)
+        exchange_->write(fmt::format(": prompt {} of {}\n\n", prompt_done_, totals_.prompt_tokens));
     is_silent_ = true;
 }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <vector>
 
 namespace espalier::server {
 namespace {
@@ -11,6 +12,7 @@ namespace {
 struct Shape {
     int depth = 0;
     int members = 0;  // of the largest object
+    int values = 0;   // about: every value but the last of its container is followed by a comma
 };
 
 // Counts on the raw text, without recursion; text that is not JSON gives some numbers and fails in the parser.
@@ -26,6 +28,7 @@ Shape shape_of(std::string_view text, int depth_max) {
                 break;
             case '[':
             case '{':
+                ++shape.values;
                 members.push_back(0);
                 shape.depth = std::max(shape.depth, static_cast<int>(members.size()) - 1);
                 if (shape.depth > depth_max) return shape;
@@ -34,6 +37,7 @@ Shape shape_of(std::string_view text, int depth_max) {
             case '}':
                 if (members.size() > 1) members.pop_back();
                 break;
+            case ',': ++shape.values; break;
             case ':': shape.members = std::max(shape.members, ++members.back()); break;
             default: break;
         }
@@ -65,6 +69,10 @@ std::optional<ApiError> parse_body(std::string_view body, const ServerLimits& li
     if (shape.members > limits.object_members) {
         return bad_value(
             "", fmt::format("request body: an object has {} members, the limit is {}", shape.members, limits.object_members));
+    }
+    if (shape.values > limits.json_values) {
+        return bad_value("",
+                         fmt::format("request body: about {} JSON values, the limit is {}", shape.values, limits.json_values));
     }
     Result<text::Value> parsed = text::parse_json_value(body, "request body");
     if (!parsed) return api_error_from(parsed.error());

@@ -18,9 +18,10 @@ namespace espalier::server {
 struct ServerLimits {
     int connections = 256;
     uint32_t header_bytes = 64 << 10;
-    uint64_t body_bytes = 32 << 20;
+    uint64_t body_bytes = 16 << 20;
     int json_depth = 100;
     int object_members = 1024;
+    int json_values = 1'000'000;
     int messages = 20'000;
     int tools = 1024;
     int choices = 8;
