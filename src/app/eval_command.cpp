@@ -50,17 +50,16 @@ void add_logits(CLI::App& eval, Action& action) {
 void add_layers(CLI::App& eval, Action& action) {
     auto flags = std::make_shared<EvalFlags>();
     CLI::App* c = model_command(eval, "layers", "Residual stream after every layer as .npy", *flags);
-    auto* ids = c->add_option("--ids", flags->eval.ids_path, "JSON array of token ids");
+    CLI::Option_group* what = c->add_option_group("what", "At least one");
+    what->add_option("--ids", flags->eval.ids_path, "JSON array of token ids: all layers");
     auto* layer =
-        c->add_option("--layer", flags->layers.layer, "Only this layer, from a fresh state")->check(CLI::NonNegativeNumber);
-    c->add_option("--in", flags->layers.in_path, "Input rows of that layer, .npy [n, hidden]")->needs(layer);
-    layer->needs("--in");
+        what->add_option("--layer", flags->layers.layer, "Only this layer, from a fresh state")->check(CLI::NonNegativeNumber);
+    what->require_option(1, 2);
+    auto* in = c->add_option("--in", flags->layers.in_path, "Input rows of that layer, .npy [n, hidden]")->needs(layer);
+    layer->needs(in);
     c->add_option("--out", flags->out, "Output .npy [layers + 1, n, hidden], with --layer [n, hidden]")->required();
     c->footer("Example: espalier eval layers MODEL --ids ids.json --out hidden.npy");
-    c->callback([flags, ids, layer, &action] {
-        if (ids->count() == 0 && layer->count() == 0) throw CLI::RequiredError("--ids or --layer");
-        action = [flags] { return probe::eval_layers(flags->eval, flags->layers, flags->out); };
-    });
+    c->callback([flags, &action] { action = [flags] { return probe::eval_layers(flags->eval, flags->layers, flags->out); }; });
 }
 
 void add_linear(CLI::App& eval, Action& action) {

@@ -22,10 +22,10 @@ struct TextFlags {
 
 // MODEL or a file of its own; exactly one of them.
 void add_source(CLI::App& command, TextFlags& flags, const char* option, std::string& path, const char* help) {
-    auto* model = command.add_option("MODEL", flags.model, "Model folder");
-    auto* file = command.add_option(option, path, help);
-    model->excludes(file);
-    file->excludes(model);
+    CLI::Option_group* source = command.add_option_group("source", "Exactly one");
+    source->add_option("MODEL", flags.model, "Model folder");
+    source->add_option(option, path, help);
+    source->require_option(1);
 }
 
 void add_tokenizer_command(CLI::App& eval, Action& action, const char* name, const char* help,
@@ -35,7 +35,6 @@ void add_tokenizer_command(CLI::App& eval, Action& action, const char* name, con
     add_source(*c, *flags, "--tokenizer", flags->tokenizer, "tokenizer.json");
     c->footer(std::string("Example: espalier eval ") + name + " MODEL < lines.jsonl");
     c->callback([flags, run, &action] {
-        if (flags->model.empty() && flags->tokenizer.empty()) throw CLI::RequiredError("MODEL or --tokenizer");
         action = [flags, run]() -> Status {
             TRY_ASSIGN(auto tokenizer, text::Tokenizer::load(flags->tokenizer.empty() ? flags->model : flags->tokenizer));
             return run(*tokenizer, std::cin, std::cout);
@@ -49,7 +48,6 @@ void add_render(CLI::App& eval, Action& action) {
     add_source(*c, *flags, "--template", flags->template_path, "Template file");
     c->footer("Example: espalier eval render --template chat_template.jinja < conversations.jsonl");
     c->callback([flags, &action] {
-        if (flags->model.empty() && flags->template_path.empty()) throw CLI::RequiredError("MODEL or --template");
         action = [flags]() -> Status {
             std::shared_ptr<const text::ChatTemplate> chat_template;
             if (!flags->template_path.empty()) {

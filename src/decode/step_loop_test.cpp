@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "cache/snapshot_store.h"
-#include "checkpoint/reference_checkpoint.h"
+#include "model/reference_model.h"
 
 namespace {
 
@@ -21,7 +21,7 @@ std::atomic<int64_t> g_allocations = 0;
 void* counted(std::size_t bytes) {
     if (g_is_counting) ++g_allocations;
     if (void* memory = std::malloc(bytes == 0 ? 1 : bytes)) return memory;
-    throw std::bad_alloc();
+    std::abort();
 }
 
 }  // namespace
@@ -51,11 +51,9 @@ namespace {
 class StepLoopTest : public testing::Test {
 protected:
     void SetUp() override {
-        auto checkpoint = checkpoint::Checkpoint::open(checkpoint::reference_checkpoint("tiny_a"));
-        ASSERT_TRUE(checkpoint.has_value());
         model::LoadOptions options;
         options.isa = kernels::available_isas().back();
-        model_ = std::move(*model::Model::load(std::move(*checkpoint), options, pool_));
+        model_ = model::reference_model("tiny_a", options, pool_);
         memory_ = std::make_unique<cache::Memory>(std::move(*cache::Memory::create(model_->state_shape(), {64, 24})));
         model::PassLimits limits;
         limits.rows_max = 96;

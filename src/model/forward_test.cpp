@@ -8,8 +8,8 @@
 #include <random>
 #include <vector>
 
-#include "checkpoint/reference_checkpoint.h"
 #include "model/mtp.h"
+#include "model/reference_model.h"
 
 namespace espalier::model {
 namespace {
@@ -21,14 +21,10 @@ struct Engine {
     explicit Engine(const std::string& name, int n_threads = 2, kernels::Isa isa = kernels::available_isas().back(),
                     kernels::KvType kv = kernels::KvType::f32)
         : pool(n_threads) {
-        auto checkpoint = checkpoint::Checkpoint::open(checkpoint::reference_checkpoint(name));
-        EXPECT_TRUE(checkpoint.has_value());
         LoadOptions options;
         options.isa = isa;
         options.kv = kv;
-        auto loaded = Model::load(std::move(*checkpoint), options, pool);
-        EXPECT_TRUE(loaded.has_value()) << loaded.error().message;
-        model = std::move(*loaded);
+        model = reference_model(name, options, pool);
         memory = std::make_unique<cache::Memory>(std::move(*cache::Memory::create(model->state_shape(), {64, 16})));
         PassLimits limits;
         limits.rows_max = 256;
