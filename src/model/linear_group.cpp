@@ -50,7 +50,7 @@ size_t LinearGroup::scratch_bytes(int64_t m) const {
 void LinearGroup::apply(const float* x, int64_t x_stride, int64_t m, float* y, int64_t y_stride, std::byte* scratch,
                         ThreadPool& pool) const {
     for (const auto& matrix : matrices_) {
-        kernels::matmul(matrix, x, x_stride, m, y, y_stride, scratch, pool);
+        kernels::matmul(matrix, {x, x_stride, m, y, y_stride, scratch}, pool);
         y += matrix.n();
     }
 }

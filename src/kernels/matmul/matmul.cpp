@@ -4,29 +4,28 @@
 
 namespace espalier::kernels {
 
-void matmul(const PackedMatrix& weight, const float* x, int64_t x_stride, int64_t m, float* y, int64_t y_stride,
-            std::byte* scratch, ThreadPool& pool) {
+void matmul(const PackedMatrix& weight, const MatmulRows& rows, ThreadPool& pool) {
     const MatmulKernel& kernel = weight.kernel();
     MatmulArgs args;
     args.weight = &weight.view();
-    args.m = m;
-    args.y = y;
-    args.y_stride = y_stride;
+    args.m = rows.m;
+    args.y = rows.y;
+    args.y_stride = rows.y_stride;
     if (kernel.prepare == nullptr) {
-        args.prepared = x;
-        args.prepared_stride = x_stride * static_cast<int64_t>(sizeof(float));
+        args.prepared = rows.x;
+        args.prepared_stride = rows.x_stride * static_cast<int64_t>(sizeof(float));
     } else {
-        args.prepared = scratch;
+        args.prepared = rows.scratch;
         args.prepared_stride = kernel.prepared_row_bytes(weight.k());
         constexpr int64_t kRowsPerTask = 4;
-        pool.run((m + kRowsPerTask - 1) / kRowsPerTask, [&](int64_t task, int) {
+        pool.run((rows.m + kRowsPerTask - 1) / kRowsPerTask, [&](int64_t task, int) {
             const int64_t row = task * kRowsPerTask;
             PrepareArgs prepare;
             prepare.weight = args.weight;
-            prepare.x = x + row * x_stride;
-            prepare.x_stride = x_stride;
-            prepare.m = std::min(kRowsPerTask, m - row);
-            prepare.prepared = scratch + row * args.prepared_stride;
+            prepare.x = rows.x + row * rows.x_stride;
+            prepare.x_stride = rows.x_stride;
+            prepare.m = std::min(kRowsPerTask, rows.m - row);
+            prepare.prepared = rows.scratch + row * args.prepared_stride;
             kernel.prepare(prepare);
         });
     }

@@ -64,7 +64,7 @@ void run(benchmark::State& state, const MatmulKernel& kernel) {
     std::vector<float> y(static_cast<size_t>(m * kN));
     Buffer scratch = *Buffer::allocate(matmul_scratch_bytes(weight, m));
     for (auto _ : state) {
-        matmul(weight, x.data(), kK, m, y.data(), kN, scratch.data(), pool);
+        matmul(weight, {x.data(), kK, m, y.data(), kN, scratch.data()}, pool);
         benchmark::ClobberMemory();
     }
     if (m == 1) {

@@ -93,7 +93,7 @@ std::vector<float> run(const PackedMatrix& weight, const Rows& rows, ThreadPool&
     const int64_t stride = weight.n() + 5;
     std::vector<float> padded(static_cast<size_t>(rows.m * stride), kGuard);
     Buffer scratch = *Buffer::allocate(matmul_scratch_bytes(weight, rows.m));
-    matmul(weight, rows.x.data(), rows.k, rows.m, padded.data(), stride, scratch.data(), pool);
+    matmul(weight, {rows.x.data(), rows.k, rows.m, padded.data(), stride, scratch.data()}, pool);
     std::vector<float> y;
     for (int64_t row = 0; row < rows.m; ++row) {
         const auto begin = padded.begin() + row * stride;

@@ -54,9 +54,18 @@ private:
     Buffer row_scales_;
 };
 
-// y = x W^T over the pool, using `scratch` (at least scratch_bytes(kernel, m, k)) for prepared rows.
-void matmul(const PackedMatrix& weight, const float* x, int64_t x_stride, int64_t m, float* y, int64_t y_stride,
-            std::byte* scratch, ThreadPool& pool);
+// The rows of one product.
+struct MatmulRows {
+    const float* x = nullptr;  // [m, k], row stride x_stride floats
+    int64_t x_stride = 0;
+    int64_t m = 0;
+    float* y = nullptr;  // [m, n], row stride y_stride floats
+    int64_t y_stride = 0;
+    std::byte* scratch = nullptr;  // matmul_scratch_bytes(weight, m), 64-byte aligned
+};
+
+// y = x W^T over the pool. Allocates nothing.
+void matmul(const PackedMatrix& weight, const MatmulRows& rows, ThreadPool& pool);
 size_t matmul_scratch_bytes(const PackedMatrix& weight, int64_t m);
 
 }  // namespace espalier::kernels
