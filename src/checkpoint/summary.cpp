@@ -88,7 +88,7 @@ void add_kv_scales(Checkpoint& checkpoint, CheckpointSummary& summary) {
             summary.problems.push_back(scales.error().message);
             continue;
         }
-        if (!scales->is_declared) continue;
+        if (scales->k == 1 && scales->v == 1) continue;  // none stored: the default
         widen(summary.k_scale_min, summary.k_scale_max, scales->k);
         widen(summary.v_scale_min, summary.v_scale_max, scales->v);
     }
