@@ -126,7 +126,7 @@ protected:
         EXPECT_STREQ(packed.kernel().name, kernel().name);
         return packed;
     }
-    ThreadPool pool{2};
+    ThreadPool pool{1};
 };
 
 struct Shape {
@@ -182,7 +182,7 @@ TEST_P(MatmulTest, ThreadsAndPanelSplitsDoNotMatter) {
     const PackedMatrix packed = pack(weight);
     const Rows rows = make_rows(7, 144, 8);
     const std::vector<float> expected = run(packed, rows, pool);
-    for (const int n_threads : {1, 3, 8}) {
+    for (const int n_threads : {2, 5}) {
         ThreadPool other(n_threads);
         EXPECT_SAME_BITS(run(packed, rows, other), expected) << n_threads << " threads";
     }

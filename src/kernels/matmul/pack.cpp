@@ -102,13 +102,19 @@ PanelRows find_rows(std::span<const WeightView> views, int64_t panel) {
     return found;
 }
 
-// out[e * 16 + output] = element e of the row; padding stays zero.
+// out[e * 16 + output] = element e of the row; padding stays zero. In chunks whose output stays in L1 while the 16 rows pass.
 template <class T>
 void interleave(const PanelRows& panel, int64_t elements_per_row, T* out) {
-    for (int64_t output = 0; output < kPanelRows; ++output) {
-        if (panel.rows[output].view == nullptr) continue;
-        const std::byte* row = panel.rows[output].data(elements_per_row * static_cast<int64_t>(sizeof(T)));
-        for (int64_t e = 0; e < elements_per_row; ++e) std::memcpy(&out[e * kPanelRows + output], row + e * sizeof(T), sizeof(T));
+    constexpr int64_t kChunk = 256;
+    constexpr int64_t kElementBytes = sizeof(T);
+    for (int64_t begin = 0; begin < elements_per_row; begin += kChunk) {
+        const int64_t end = std::min(elements_per_row, begin + kChunk);
+        for (int64_t output = 0; output < kPanelRows; ++output) {
+            if (panel.rows[output].view == nullptr) continue;
+            const std::byte* row = panel.rows[output].data(elements_per_row * kElementBytes);
+            for (int64_t e = begin; e < end; ++e)
+                std::memcpy(&out[e * kPanelRows + output], row + e * kElementBytes, kElementBytes);
+        }
     }
 }
 
