@@ -1,70 +1,12 @@
 """The model against the official implementation: logits, layers, states, trees, MTP, greedy text. See model/README.md for the data."""
 import json
 import subprocess
-import tarfile
 
 import numpy as np
 import pytest
+from reference import check_close, check_logits
 
 CHECKPOINTS = ["tiny_a", "tiny_b"]
-
-
-@pytest.fixture(scope="session")
-def reference(source_dir, tmp_path_factory):
-    """Unpacked checkpoints and reference files: reference(name) -> (checkpoint folder, gold folder)."""
-    root = tmp_path_factory.mktemp("reference")
-    data = source_dir / "tests" / "golden" / "model"
-
-    def unpack(name):
-        if not (root / "ckpt" / name).exists():
-            for archive, target in ((data / "ckpt" / f"{name}.tar.xz", "ckpt"), (data / f"gold_{name}.tar.xz", "gold")):
-                with tarfile.open(archive) as file:
-                    file.extractall(root / target)
-        return root / "ckpt" / name, root / "gold" / name
-
-    return unpack
-
-
-@pytest.fixture
-def evaluate(espalier_bin, tmp_path):
-    """evaluate(command, checkpoint, ids, *options): runs `espalier eval` in float32 and returns its standard output."""
-
-    def run(command, checkpoint, ids, *options):
-        ids_file = tmp_path / "ids.json"
-        ids_file.write_text(json.dumps(ids))
-        line = [espalier_bin, "eval", command, checkpoint, "--ids", ids_file, "--acts", "a32", *options]
-        done = subprocess.run([str(part) for part in line], capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
-    return run
-
-
-def log_softmax(x):
-    x = x - x.max(-1, keepdims=True)
-    return x - np.log(np.exp(x).sum(-1, keepdims=True))
-
-
-def check_logits(got, want):
-    got = got.astype(np.float64).reshape(-1, want.shape[-1])
-    want = want.astype(np.float64).reshape(-1, want.shape[-1])
-    assert got.shape == want.shape
-    assert np.isfinite(got).all()
-    difference = np.abs(got - want)
-    assert difference.max() <= 1e-3
-    assert np.sqrt((difference**2).mean()) <= 1e-4
-    top = np.sort(want, -1)
-    clear = top[:, -1] - top[:, -2] >= 2e-3
-    assert (got.argmax(-1) == want.argmax(-1))[clear].all()
-    kl = (np.exp(log_softmax(want)) * (log_softmax(want) - log_softmax(got))).sum(-1)
-    assert kl.mean() <= 1e-6
-
-
-def check_close(got, want):
-    assert got.shape == want.shape
-    difference = np.abs(got.astype(np.float64) - want)
-    assert difference.max() <= 3e-4
-    assert np.sqrt((difference**2).mean()) <= 5e-5
 
 
 @pytest.mark.parametrize("name", CHECKPOINTS)
