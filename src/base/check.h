@@ -9,11 +9,11 @@ namespace espalier {
 
 }  // namespace espalier
 
-#define CHECK(condition, why)                                                      \
-    do {                                                                           \
-        if (!(condition)) [[unlikely]] {                                           \
-            ::espalier::check_failed(__FILE__, __LINE__, #condition, (why));       \
-        }                                                                          \
+#define CHECK(condition, why)                                                \
+    do {                                                                     \
+        if (!(condition)) [[unlikely]] {                                     \
+            ::espalier::check_failed(__FILE__, __LINE__, #condition, (why)); \
+        }                                                                    \
     } while (false)
 
 #ifdef NDEBUG

@@ -27,12 +27,24 @@ struct Error {
     std::string message;
 };
 
-inline Error invalid_input(std::string message) { return {ErrorCode::invalid_input, std::move(message)}; }
-inline Error corrupt_data(std::string message) { return {ErrorCode::corrupt_data, std::move(message)}; }
-inline Error unsupported(std::string message) { return {ErrorCode::unsupported, std::move(message)}; }
-inline Error exhausted(std::string message) { return {ErrorCode::exhausted, std::move(message)}; }
-inline Error cancelled(std::string message) { return {ErrorCode::cancelled, std::move(message)}; }
-inline Error internal_error(std::string message) { return {ErrorCode::internal, std::move(message)}; }
+inline Error invalid_input(std::string message) {
+    return {ErrorCode::invalid_input, std::move(message)};
+}
+inline Error corrupt_data(std::string message) {
+    return {ErrorCode::corrupt_data, std::move(message)};
+}
+inline Error unsupported(std::string message) {
+    return {ErrorCode::unsupported, std::move(message)};
+}
+inline Error exhausted(std::string message) {
+    return {ErrorCode::exhausted, std::move(message)};
+}
+inline Error cancelled(std::string message) {
+    return {ErrorCode::cancelled, std::move(message)};
+}
+inline Error internal_error(std::string message) {
+    return {ErrorCode::internal, std::move(message)};
+}
 
 template <class T>
 class [[nodiscard]] Result {
@@ -94,11 +106,11 @@ using Status = Result<void>;
 #define ESPALIER_CONCAT(a, b) ESPALIER_CONCAT_INNER(a, b)
 
 // TRY(expr): return the error of a Status from the enclosing function.
-#define TRY(expr)                                     \
-    do {                                              \
-        if (auto try_status = (expr); !try_status) {  \
+#define TRY(expr)                                         \
+    do {                                                  \
+        if (auto try_status = (expr); !try_status) {      \
             return ::espalier::Error(try_status.error()); \
-        }                                             \
+        }                                                 \
     } while (false)
 
 // TRY_ASSIGN(auto x, expr): bind the value of a Result, or return its error from the enclosing function.

@@ -34,9 +34,8 @@ public:
             for (int64_t task = 0; task < n_tasks; ++task) body(task, 0);
             return;
         }
-        run_erased(n_tasks, &body, [](const void* context, int64_t task, int worker) {
-            (*static_cast<const Body*>(context))(task, worker);
-        });
+        run_erased(n_tasks, &body,
+                   [](const void* context, int64_t task, int worker) { (*static_cast<const Body*>(context))(task, worker); });
     }
 
 private:

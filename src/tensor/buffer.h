@@ -31,9 +31,13 @@ public:
     size_t bytes() const { return bytes_; }
 
     template <class T>
-    T* as() { return reinterpret_cast<T*>(data_); }
+    T* as() {
+        return reinterpret_cast<T*>(data_);
+    }
     template <class T>
-    const T* as() const { return reinterpret_cast<const T*>(data_); }
+    const T* as() const {
+        return reinterpret_cast<const T*>(data_);
+    }
 
 private:
     void swap(Buffer& other) noexcept {

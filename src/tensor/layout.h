@@ -33,11 +33,11 @@ std::string_view to_string(WeightLayout layout);
 
 // How the checkpoint says that a module's input is quantised.
 enum class ActivationScheme : uint8_t {
-    none,                // weights only
-    nvfp4_static,        // 16-blocks, E4M3 block scales, second-level scale fixed by calibration (input_scale)
-    fp8_static,          // one scale fixed by calibration (input_scale)
-    fp8_dynamic_token,   // one scale per row, amax/448
-    fp8_dynamic_block,   // one scale per row and 128 columns, amax/448
+    none,               // weights only
+    nvfp4_static,       // 16-blocks, E4M3 block scales, second-level scale fixed by calibration (input_scale)
+    fp8_static,         // one scale fixed by calibration (input_scale)
+    fp8_dynamic_token,  // one scale per row, amax/448
+    fp8_dynamic_block,  // one scale per row and 128 columns, amax/448
 };
 
 std::string_view to_string(ActivationScheme scheme);
@@ -54,12 +54,12 @@ struct RowScale {
 // keeps alive); small scale tables are owned because files spell them in several types.
 struct WeightView {
     WeightLayout layout = WeightLayout::f32;
-    int64_t n = 0;                             // outputs (rows)
-    int64_t k = 0;                             // inputs
-    std::span<const std::byte> data;           // codes or values, see WeightLayout
+    int64_t n = 0;                               // outputs (rows)
+    int64_t k = 0;                               // inputs
+    std::span<const std::byte> data;             // codes or values, see WeightLayout
     std::span<const uint8_t> block_scales_e4m3;  // nvfp4: [n, k/16] row-major
-    std::vector<float> scales;                 // fp8_channel: [n]; fp8_block: [ceil(n/128), ceil(k/128)]
-    std::vector<RowScale> row_scales;          // nvfp4, fp8_tensor: ascending, cover [0, n)
+    std::vector<float> scales;                   // fp8_channel: [n]; fp8_block: [ceil(n/128), ceil(k/128)]
+    std::vector<RowScale> row_scales;            // nvfp4, fp8_tensor: ascending, cover [0, n)
     ActivationScheme activations = ActivationScheme::none;
 };
 

@@ -36,13 +36,13 @@ public:
 
     Value() = default;  // undefined
     static Value none() { return Value(Storage(None{})); }
-    Value(bool value) : data_(value) {}                       // NOLINT: implicit on purpose
-    Value(int64_t value) : data_(value) {}                    // NOLINT: implicit on purpose
-    Value(int value) : data_(int64_t{value}) {}               // NOLINT: implicit on purpose
-    Value(double value) : data_(value) {}                     // NOLINT: implicit on purpose
+    Value(bool value) : data_(value) {}                                                         // NOLINT: implicit on purpose
+    Value(int64_t value) : data_(value) {}                                                      // NOLINT: implicit on purpose
+    Value(int value) : data_(int64_t{value}) {}                                                 // NOLINT: implicit on purpose
+    Value(double value) : data_(value) {}                                                       // NOLINT: implicit on purpose
     Value(std::string value) : data_(std::make_shared<const std::string>(std::move(value))) {}  // NOLINT: implicit on purpose
-    Value(std::string_view value) : Value(std::string(value)) {}  // NOLINT: implicit on purpose
-    Value(const char* value) : Value(std::string(value)) {}       // NOLINT: implicit on purpose
+    Value(std::string_view value) : Value(std::string(value)) {}                                // NOLINT: implicit on purpose
+    Value(const char* value) : Value(std::string(value)) {}                                     // NOLINT: implicit on purpose
     explicit Value(BigInt value) : data_(std::make_shared<const BigInt>(std::move(value))) {}
     explicit Value(ValueList value) : data_(std::make_shared<const ValueList>(std::move(value))) {}
     explicit Value(ValueDict value) : data_(std::make_shared<const ValueDict>(std::move(value))) {}
@@ -67,8 +67,9 @@ public:
     const Value* find(std::string_view key) const;
 
 private:
-    using Storage = std::variant<Undefined, None, bool, int64_t, double, std::shared_ptr<const std::string>,
-                                 std::shared_ptr<const BigInt>, std::shared_ptr<const ValueList>, std::shared_ptr<const ValueDict>>;
+    using Storage =
+        std::variant<Undefined, None, bool, int64_t, double, std::shared_ptr<const std::string>, std::shared_ptr<const BigInt>,
+                     std::shared_ptr<const ValueList>, std::shared_ptr<const ValueDict>>;
     explicit Value(Storage data) : data_(std::move(data)) {}
     template <class T>
     const T* shared() const {
