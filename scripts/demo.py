@@ -8,6 +8,7 @@ times, token counts and the share of cached tokens are real.
 import argparse
 import csv
 import json
+import os
 import signal
 import socket
 import statistics
@@ -19,7 +20,7 @@ import urllib.request
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-PROGRAM = ROOT / "build" / "release" / "espalier"
+PROGRAM = Path(os.environ.get("ESPALIER_BIN", ROOT / "build" / "release" / "espalier"))
 WORK = ROOT / "build" / "demo"
 DATASET = ROOT / "demo" / "data" / "agentic_two.jsonl"
 TOKENIZER = ROOT / "tests" / "golden" / "text" / "tokenizer" / "tiny" / "tokenizer.json"
@@ -161,6 +162,7 @@ def main():
     parser.add_argument("--json", metavar="FILE", help="also write the figures as JSON")
     parser.add_argument("--turns", metavar="A-B", help="only these turns of each conversation")
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that the server is stopped too
     try:
         run(options)
     except DemoError as error:

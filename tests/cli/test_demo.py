@@ -9,10 +9,15 @@ def test_demo_replays_both_conversations(source_dir, espalier_bin, tmp_path):
     figures = tmp_path / "figures.json"
     command = [sys.executable, source_dir / "scripts" / "demo.py", "--turns", "1-3", "--json", figures]
     environment = {**os.environ, "ESPALIER_BIN": str(espalier_bin)}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, env=environment)
-    assert done.returncode == 0, done.stderr
-    assert "psf__requests-1921" in done.stdout and "pallets__flask-5014" in done.stdout
-    assert "The weights are random" in done.stdout
+    demo = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+    try:
+        out, err = demo.communicate(timeout=300)
+    finally:
+        demo.terminate()  # it stops its server
+        demo.wait()
+    assert demo.returncode == 0, err
+    assert "psf__requests-1921" in out and "pallets__flask-5014" in out
+    assert "The weights are random" in out
     result = json.loads(figures.read_text())
     assert result["turns"] == 4
     assert result["output_tokens"] > 0 and result["tokens_per_s"] > 0
