@@ -36,7 +36,7 @@ function(espalier_folder name)
     list(FILTER isa_sources INCLUDE REGEX "_${isa}\\.cpp$")
     if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
       # -fno-exceptions: nothing may unwind through a kernel, and the weak reference to the personality routine goes.
-      set_source_files_properties(${isa_sources} PROPERTIES COMPILE_OPTIONS "${ESPALIER_FLAGS_${isa}};-fno-exceptions"
+      set_source_files_properties(${isa_sources} PROPERTIES COMPILE_OPTIONS "${ESPALIER_FLAGS_${isa}};-fno-exceptions;$<$<CONFIG:Release>:-O3>"
                                   INTERPROCEDURAL_OPTIMIZATION OFF)
     else()
       list(REMOVE_ITEM sources ${isa_sources})
