@@ -105,18 +105,21 @@ using Status = Result<void>;
 #define ESPALIER_CONCAT_INNER(a, b) a##b
 #define ESPALIER_CONCAT(a, b) ESPALIER_CONCAT_INNER(a, b)
 
-// TRY(expr): return the error of a Status from the enclosing function.
-#define TRY(expr)                                         \
-    do {                                                  \
-        if (auto try_status = (expr); !try_status) {      \
-            return ::espalier::Error(try_status.error()); \
-        }                                                 \
+// TRY(expr): return the error of a Status from the enclosing function. May be nested, in a lambda inside expr.
+#define TRY(expr) ESPALIER_TRY_NAMED(ESPALIER_CONCAT(try_status_, __COUNTER__), expr)
+#define ESPALIER_TRY_NAMED(name, expr)              \
+    do {                                            \
+        if (auto name = (expr); !name) {            \
+            return ::espalier::Error(name.error()); \
+        }                                           \
     } while (false)
 
-// TRY_ASSIGN(auto x, expr): bind the value of a Result, or return its error from the enclosing function.
-#define TRY_ASSIGN(declaration, expr)                                     \
-    auto ESPALIER_CONCAT(try_result_, __LINE__) = (expr);                 \
-    if (!ESPALIER_CONCAT(try_result_, __LINE__)) {                        \
-        return std::move(ESPALIER_CONCAT(try_result_, __LINE__)).error(); \
-    }                                                                     \
-    declaration = *std::move(ESPALIER_CONCAT(try_result_, __LINE__))
+// TRY_ASSIGN(auto x, expr): bind the value of a Result, or return its error from the enclosing function. Two statements: not for
+// the branch of an if without braces.
+#define TRY_ASSIGN(declaration, expr) ESPALIER_TRY_ASSIGN_NAMED(ESPALIER_CONCAT(try_result_, __COUNTER__), declaration, expr)
+#define ESPALIER_TRY_ASSIGN_NAMED(name, declaration, expr) \
+    auto name = (expr);                                    \
+    if (!name) {                                           \
+        return std::move(name).error();                    \
+    }                                                      \
+    declaration = *std::move(name)
