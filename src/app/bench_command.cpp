@@ -5,6 +5,7 @@
 #include "app/commands.h"
 #include "base/mapped_file.h"
 #include "bench/agentic.h"
+#include "bench/bfcl.h"
 #include "probe/bench_model.h"
 
 namespace espalier::app {
@@ -54,6 +55,31 @@ void add_agentic(CLI::App& bench, Action& action) {
     c->callback([flags, &action] { action = [flags] { return run_agentic(*flags); }; });
 }
 
+void add_bfcl(CLI::App& bench, Action& action) {
+    struct Flags {
+        bench::BfclOptions options;
+        bool as_json = false;
+    };
+    auto flags = std::make_shared<Flags>();
+    CLI::App* c = bench.add_subcommand("bfcl", "Function-calling accuracy on single-turn samples");
+    c->add_option("--url", flags->options.url, "http://host:port of an OpenAI-compatible server")->required();
+    c->add_option("--dataset", flags->options.dataset_path, "Samples as JSON lines: messages, tools, ground_truth")->required();
+    c->add_option("--out", flags->options.out_dir, "Folder for the results")->required();
+    c->add_option("--model", flags->options.model, "Model name to send; default: what the server lists");
+    c->add_option("--api-key", flags->options.api_key, "Sent as a bearer token");
+    c->add_flag("--json", flags->as_json, "Print the result as JSON");
+    c->footer("Example: espalier bench bfcl --url http://127.0.0.1:8080 --dataset samples.jsonl --out result");
+    c->callback([flags, &action] {
+        action = [flags]() -> Status {
+            flags->options.on_progress = bench::terminal_progress();
+            TRY_ASSIGN(const bench::BfclReport report, bench::run_bfcl(flags->options));
+            if (flags->as_json) std::puts(dump_json(report.to_json(), 2).c_str());
+            else std::fputs(report.to_table().c_str(), stdout);
+            return {};
+        };
+    });
+}
+
 void add_model(CLI::App& bench, Action& action) {
     struct Flags {
         probe::BenchModelOptions options;
@@ -85,6 +111,7 @@ void add_bench(CLI::App& parent, Action& action) {
     CLI::App* bench = parent.add_subcommand("bench", "Benchmarks");
     bench->require_subcommand(1);
     add_agentic(*bench, action);
+    add_bfcl(*bench, action);
     add_model(*bench, action);
 }
 

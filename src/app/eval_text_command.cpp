@@ -1,10 +1,11 @@
-// espalier eval tokenize, detokenize, render, toolcalls, iou: JSON lines in, JSON lines out; no model runs.
+// espalier eval tokenize, detokenize, render, toolcalls, iou, bfcl: JSON lines in, JSON lines out; no model runs.
 #include <iostream>
 #include <memory>
 
 #include "app/commands.h"
 #include "app/model_files.h"
 #include "base/mapped_file.h"
+#include "probe/bfcl_command.h"
 #include "probe/iou_command.h"
 #include "probe/render_command.h"
 #include "probe/tokenize_command.h"
@@ -80,6 +81,15 @@ void add_iou(CLI::App& eval, Action& action) {
     c->callback([&action] { action = [] { return probe::run_iou(std::cin, std::cout); }; });
 }
 
+void add_bfcl(CLI::App& eval, Action& action) {
+    auto originals = std::make_shared<std::string>();
+    CLI::App* c = eval.add_subcommand("bfcl", "Scores answers to single-turn function-calling samples");
+    c->add_option("--originals", *originals, "Samples as JSON lines: id, subset, functions, ground_truth")->required();
+    c->footer("Example: espalier eval bfcl --originals originals.jsonl < answers.jsonl");
+    c->callback(
+        [originals, &action] { action = [originals] { return probe::run_bfcl_verdicts(*originals, std::cin, std::cout); }; });
+}
+
 }  // namespace
 
 void add_eval_text(CLI::App& eval, Action& action) {
@@ -88,6 +98,7 @@ void add_eval_text(CLI::App& eval, Action& action) {
     add_render(eval, action);
     add_toolcalls(eval, action);
     add_iou(eval, action);
+    add_bfcl(eval, action);
 }
 
 }  // namespace espalier::app
