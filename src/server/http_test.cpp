@@ -141,7 +141,7 @@ TEST(Http, OversizeAndMalformedRequestsAreRefused) {
     EXPECT_EQ(server.get("/health").status, 200);
 }
 
-TEST(Http, SlowSendersAndIdleConnectionsAreDropped) {
+TEST(Http, DropsSlowSendersAndIdleConnections) {
     ServerOptions options;
     options.timeouts.header_ms = 100;
     options.timeouts.body_ms = 100;
