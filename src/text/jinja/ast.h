@@ -87,7 +87,7 @@ struct Macro {
 struct Stmt {
     enum class Kind {
         text,          // text
-        output,        // exprs[0]
+        output,        // exprs, one after the other
         if_chain,      // exprs[i] guards blocks[i]; one more block is the else
         for_loop,      // target in exprs[0], exprs[1] = filter or nullptr; blocks: body, else; is_recursive
         set,           // target = exprs[0]

@@ -81,6 +81,44 @@ std::vector<uint64_t> subtract_magnitudes(const Big& larger, const Big& smaller)
     return difference;
 }
 
+std::vector<uint64_t> scale(const std::vector<uint64_t>& limbs, uint64_t factor) {
+    std::vector<uint64_t> product;
+    uint64_t carry = 0;
+    for (size_t i = 0; i < limbs.size() || carry != 0; ++i) {
+        carry += (i < limbs.size() ? limbs[i] : 0) * factor;
+        product.push_back(carry % kBase);
+        carry /= kBase;
+    }
+    return product;
+}
+
+// Magnitudes only: digit by digit from the top, each digit of the quotient by bisection.
+Big divide_magnitudes(const Big& a, const Big& b, Big& rest) {
+    Big quotient;
+    quotient.limbs.assign(a.limbs.size(), 0);
+    rest = {};
+    for (size_t i = a.limbs.size(); i-- > 0;) {
+        rest.limbs.insert(rest.limbs.begin(), a.limbs[i]);
+        trim(rest);
+        uint64_t low = 0;
+        uint64_t high = kBase;
+        while (high - low > 1) {
+            const uint64_t middle = (low + high) / 2;
+            Big product{false, scale(b.limbs, middle)};
+            trim(product);
+            if (compare_magnitudes(product, rest) <= 0) low = middle;
+            else high = middle;
+        }
+        quotient.limbs[i] = low;
+        Big product{false, scale(b.limbs, low)};
+        trim(product);
+        rest.limbs = subtract_magnitudes(rest, product);
+        trim(rest);
+    }
+    trim(quotient);
+    return quotient;
+}
+
 }  // namespace
 
 Val integer_from_digits(std::string_view digits) {
@@ -150,6 +188,21 @@ Val multiply_integers(const Val& a, const Val& b) {
     }
     trim(product);
     return to_val(product);
+}
+
+Division divide_integers(const Val& a, const Val& b) {
+    const Big x = to_big(integer_digits(a));
+    const Big y = to_big(integer_digits(b));
+    CHECK(!y.limbs.empty(), "division by zero is an error of the caller");
+    Big rest;
+    Big quotient = divide_magnitudes(x, y, rest);
+    quotient.is_negative = x.is_negative != y.is_negative;
+    rest.is_negative = x.is_negative;
+    const bool is_rounded_up = !rest.limbs.empty() && x.is_negative != y.is_negative;
+    trim(quotient);
+    trim(rest);
+    if (!is_rounded_up) return {to_val(quotient), to_val(rest)};
+    return {add_integers(to_val(quotient), Val(int64_t{-1})), add_integers(to_val(rest), b)};
 }
 
 }  // namespace espalier::text::jinja

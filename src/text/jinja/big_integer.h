@@ -1,4 +1,4 @@
-// Integers that do not fit int64: sums, differences and products by school arithmetic on decimal digits.
+// Integers that do not fit int64: school arithmetic on groups of nine decimal digits.
 #pragma once
 
 #include <cstdint>
@@ -22,5 +22,11 @@ int compare_integers(const Val& a, const Val& b);
 Val add_integers(const Val& a, const Val& b);
 Val negate_integer(const Val& a);
 Val multiply_integers(const Val& a, const Val& b);
+// Python's a // b and a % b: rounded down, the rest has the divisor's sign. b must not be zero.
+struct Division {
+    Val quotient;
+    Val rest;
+};
+Division divide_integers(const Val& a, const Val& b);
 
 }  // namespace espalier::text::jinja

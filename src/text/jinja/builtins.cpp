@@ -32,18 +32,12 @@ bool range(Runtime& rt, const CallArgs& args, Val& out) {
         return rt.fail(ErrorKind::overflow,
                        fmt::format("Range too big. The sandbox blocks ranges larger than MAX_RANGE ({}).", kRangeMax));
     }
-    auto list = std::make_shared<ListObject>();
-    list->kind = ListObject::Kind::range;
-    list->type_name = "range";
-    std::copy(std::begin(spec), std::end(spec), std::begin(list->range_spec));
-    if (!rt.charge_steps(static_cast<size_t>(count))) return false;
+    ValList items;
     for (int64_t i = start; step > 0 ? i < stop : i > stop;) {
-        list->items.emplace_back(i);
+        items.emplace_back(i);
         if (__builtin_add_overflow(i, step, &i)) break;
     }
-    list->weight = list->items.size() + 1;
-    out = Val(std::shared_ptr<const ListObject>(std::move(list)));
-    return rt.charge_bytes(out.as_list()->items.size() * sizeof(Val));
+    return rt.make_range({start, stop, step}, std::move(items), out);
 }
 
 // The members of a mapping, or of a list of pairs, and the named arguments.
@@ -234,7 +228,6 @@ bool to_text(Runtime& rt, const Val& value, std::string& out) {
 
 bool to_integer(Runtime& rt, const Val& value, int64_t& out) {
     if (to_int64(value, out)) return true;
-    if (value.is_undefined()) return rt.fail_undefined(value);
     if (value.as_big_int() != nullptr) return rt.fail(ErrorKind::overflow, "Python int too large to convert to C ssize_t");
     return rt.fail_type(fmt::format("'{}' object cannot be interpreted as an integer", type_name(value)));
 }

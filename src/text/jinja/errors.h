@@ -15,6 +15,11 @@ enum class ErrorKind {
     value_error,
     zero_division,
     overflow,
+    attribute_error,
+    index_error,
+    key_error,
+    assertion_error,
+    filter_argument,
     security,  // what the sandbox forbids
     runtime,   // other errors of the template engine
     limit,     // steps, output or depth

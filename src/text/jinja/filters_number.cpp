@@ -132,7 +132,6 @@ std::optional<double> parse_python_float(std::string_view spelled) {
 bool filter_abs(Runtime& rt, const Val& value, const CallArgs& args, Val& out) {
     BoundArgs bound;
     if (!bind_args(rt, "abs", args, {}, 0, bound)) return false;
-    if (value.is_undefined()) return rt.fail_undefined(value);
     if (is_integer(value)) {
         const std::string digits = integer_digits(value);
         out = integer_from_digits(digits[0] == '-' ? digits.substr(1) : digits);
@@ -193,13 +192,12 @@ bool filter_int(Runtime& rt, const Val& value, const CallArgs& args, Val& out) {
 bool filter_round(Runtime& rt, const Val& value, const CallArgs& args, Val& out) {
     BoundArgs bound;
     if (!bind_args(rt, "round", args, {"precision", "method"}, 0, bound)) return false;
-    if (value.is_undefined()) return rt.fail_undefined(value);
     std::string method = "common";
     int64_t precision = 0;
     if (bound[0] != nullptr && !to_integer(rt, *bound[0], precision)) return false;
     if (bound[1] != nullptr && !to_text(rt, *bound[1], method)) return false;
     if (method != "common" && method != "ceil" && method != "floor") {
-        return rt.fail(ErrorKind::runtime, "method must be common, ceil or floor");
+        return rt.fail(ErrorKind::filter_argument, "method must be common, ceil or floor");
     }
     double number = 0;
     if (!to_double(value, number)) return rt.fail_type(fmt::format("type {} doesn't define __round__ method", type_name(value)));

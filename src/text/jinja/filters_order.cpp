@@ -92,11 +92,8 @@ bool extreme(Runtime& rt, const char* name, const Val& value, const CallArgs& ar
     const Keyed* best = rows.data();
     for (const Keyed& row : rows) {
         bool is_better = false;
-        if (!rt.charge_comparison(row.keys[0], best->keys[0])) return false;
-        if (&row != best && !(wants_max ? less(rt, best->keys[0], row.keys[0], is_better, ">")
-                                        : less(rt, row.keys[0], best->keys[0], is_better))) {
-            return false;
-        }
+        if (&row == best) continue;
+        if (!compare(rt, wants_max ? CompareOp::gt : CompareOp::lt, row.keys[0], best->keys[0], is_better)) return false;
         if (is_better) best = &row;
     }
     out = best->item;
@@ -134,10 +131,12 @@ bool filter_dictsort(Runtime& rt, const Val& value, const CallArgs& args, Val& o
     if (!bind_args(rt, "dictsort", args, {"case_sensitive", "by", "reverse"}, 0, bound)) return false;
     std::string by = "key";
     if (bound[1] != nullptr && !to_text(rt, *bound[1], by)) return false;
-    if (by != "key" && by != "value") return rt.fail(ErrorKind::runtime, "You can only sort by either \"key\" or \"value\"");
+    if (by != "key" && by != "value")
+        return rt.fail(ErrorKind::filter_argument, "You can only sort by either \"key\" or \"value\"");
     if (value.is_undefined()) return rt.fail_undefined(value);
     const DictObject* dict = value.as_dict();
-    if (dict == nullptr) return rt.fail_type(fmt::format("'{}' object has no attribute 'items'", type_name(value)));
+    if (dict == nullptr)
+        return rt.fail(ErrorKind::attribute_error, fmt::format("'{}' object has no attribute 'items'", type_name(value)));
     std::vector<Keyed> rows;
     for (const auto& [key, member] : dict->members) {
         Keyed row;

@@ -23,7 +23,7 @@ bool choose(Runtime& rt, const Val& value, const CallArgs& args, bool by_attribu
     if (!is_true(value)) return rt.make_iterator({}, kGenerator, out);
     if (!iterate(rt, value, items)) return false;
     const size_t skip = by_attribute ? 1 : 0;
-    if (args.positional.size() < skip) return rt.fail(ErrorKind::runtime, "Missing parameter for attribute name");
+    if (args.positional.size() < skip) return rt.fail(ErrorKind::filter_argument, "Missing parameter for attribute name");
     CallArgs test_args;
     test_args.named = args.named;
     std::string test;
@@ -85,7 +85,7 @@ bool filter_map(Runtime& rt, const Val& value, const CallArgs& args, Val& out) {
     if (args.positional.empty()) {
         const bool has_attribute =
             std::any_of(args.named.begin(), args.named.end(), [](const auto& named) { return named.first == "attribute"; });
-        if (!has_attribute) return rt.fail(ErrorKind::runtime, "map requires a filter argument");
+        if (!has_attribute) return rt.fail(ErrorKind::filter_argument, "map requires a filter argument");
         return map_attribute(rt, items, args, mapped) && rt.make_iterator(std::move(mapped), kGenerator, out);
     }
     std::string name;
@@ -232,7 +232,7 @@ bool filter_reverse(Runtime& rt, const Val& value, const CallArgs& args, Val& ou
         return get_slice(rt, value, backward, out);
     }
     const bool is_iterable = value.as_list() != nullptr || value.as_dict() != nullptr || value.is_undefined();
-    if (!is_iterable) return rt.fail(ErrorKind::runtime, "argument must be iterable");
+    if (!is_iterable) return rt.fail(ErrorKind::filter_argument, "argument must be iterable");
     ValList items;
     if (!iterate(rt, value, items)) return false;
     std::reverse(items.begin(), items.end());

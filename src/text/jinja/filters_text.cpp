@@ -156,7 +156,7 @@ bool filter_string(Runtime& rt, const Val& value, const CallArgs& args, Val& out
 
 bool filter_format(Runtime& rt, const Val& value, const CallArgs& args, Val& out) {
     if (!args.positional.empty() && !args.named.empty()) {
-        return rt.fail(ErrorKind::runtime, "can't handle positional and keyword arguments at the same time");
+        return rt.fail(ErrorKind::filter_argument, "can't handle positional and keyword arguments at the same time");
     }
     Val format;
     Val values;
@@ -243,7 +243,7 @@ bool filter_truncate(Runtime& rt, const Val& value, const CallArgs& args, Val& o
     if (bound[3] != nullptr && !bound[3]->is_none() && !to_integer(rt, *bound[3], leeway)) return false;
     const auto end_length = static_cast<int64_t>(count_code_points(ending));
     if (length < end_length || leeway < 0) {
-        return rt.fail(ErrorKind::runtime,
+        return rt.fail(ErrorKind::assertion_error,
                        fmt::format("expected length >= {} and leeway >= 0, got {} and {}", end_length, length, leeway));
     }
     if (static_cast<int64_t>(count_code_points(text)) - leeway <= length) return rt.make_text(std::move(text), out);

@@ -126,7 +126,8 @@ public:
             if (out.size() > rt_.limits().text_bytes) return rt_.charge_bytes(out.size());
         }
         const size_t given = tuple_ != nullptr ? tuple_->items.size() : 1;
-        const bool is_mapping = values_.as_dict() != nullptr || (values_.as_list() != nullptr && tuple_ == nullptr);
+        const bool is_mapping =
+            values_.is_undefined() || values_.as_dict() != nullptr || (values_.as_list() != nullptr && tuple_ == nullptr);
         if (next_ < given && !is_mapping && !used_key_)
             return rt_.fail_type("not all arguments converted during string formatting");
         return true;
@@ -152,7 +153,7 @@ private:
         const DictObject* dict = values_.as_dict();
         if (dict == nullptr) return rt_.fail_type("format requires a mapping");
         const Val* found = dict->find(name);
-        if (found == nullptr) return rt_.fail(ErrorKind::value_error, fmt::format("'{}'", name));
+        if (found == nullptr) return rt_.fail(ErrorKind::key_error, fmt::format("'{}'", name));
         value = *found;
         used_key_ = true;
         return true;
@@ -285,7 +286,7 @@ public:
 private:
     bool field(std::string& out) {
         const size_t close = format_.find('}', at_);
-        if (close == std::string_view::npos) return rt_.fail(ErrorKind::value_error, "expected '}' before end of string");
+        if (close == std::string_view::npos) return rt_.fail(ErrorKind::value_error, "Single '{' encountered in format string");
         std::string_view body = format_.substr(at_, close - at_);
         at_ = close + 1;
         if (body.find('{') != std::string_view::npos) return rt_.fail(ErrorKind::unsupported, "a nested field in str.format");
@@ -318,14 +319,13 @@ private:
         if (is_index) {
             if (first.empty()) index = automatic_++;
             if (index >= static_cast<int64_t>(args_.positional.size())) {
-                return rt_.fail(ErrorKind::value_error,
-                                fmt::format("Replacement index {} out of range for positional args tuple", index));
+                return rt_.fail(ErrorKind::index_error, "tuple index out of range");
             }
             value = args_.positional[static_cast<size_t>(index)];
         } else {
             const auto found =
                 std::find_if(args_.named.begin(), args_.named.end(), [&](const auto& named) { return named.first == first; });
-            if (found == args_.named.end()) return rt_.fail(ErrorKind::value_error, fmt::format("'{}'", first));
+            if (found == args_.named.end()) return rt_.fail(ErrorKind::key_error, fmt::format("'{}'", first));
             value = found->second;
         }
         while (!path.empty()) {

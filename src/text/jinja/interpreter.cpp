@@ -154,7 +154,11 @@ Interpreter::Flow Interpreter::run(const Stmt& stmt) {
     Val value;
     switch (stmt.kind) {
         case Stmt::Kind::text: return done(write(stmt.text));
-        case Stmt::Kind::output: return done(eval(*stmt.exprs[0], value) && write_value(value));
+        case Stmt::Kind::output:
+            for (const Expr* expr : stmt.exprs) {
+                if (!eval(*expr, value) || !write_value(value)) return Flow::failed;
+            }
+            return Flow::normal;
         case Stmt::Kind::if_chain: return run_if(stmt);
         case Stmt::Kind::for_loop: return done(eval(*stmt.exprs[0], value) && run_loop(stmt, value, scope_, 0));
         case Stmt::Kind::set: return done(eval(*stmt.exprs[0], value) && assign(stmt.targets[0], value));

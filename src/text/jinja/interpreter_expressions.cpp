@@ -198,6 +198,10 @@ bool Interpreter::bind_macro(const MacroObject& macro, const CallArgs& args, Sco
         if (i < n && given[i] == nullptr) given[i] = &value;
         else if (name == "caller" && definition.uses_caller) caller = value;
         else if (definition.uses_kwargs) extra_named.put(Val(name), value);
+        else if (name == "caller")
+            return fail_type(
+                fmt::format("macro '{}' was invoked with two values for the special caller argument. This is most likely a bug.",
+                            definition.name));
         else return fail_type(fmt::format("macro '{}' takes no keyword argument '{}'", definition.name, name));
     }
     if (args.positional.size() > n && !definition.uses_varargs) {

@@ -125,6 +125,7 @@ private:
     }
 
     void comment() {
+        if (at_ == text_.size()) return;  // as Jinja: nothing was opened
         const size_t close = text_.find("#}", at_);
         if (close == std::string_view::npos) return fail("Missing end of comment tag");
         const char before = close > at_ ? text_[close - 1] : '\0';
@@ -143,6 +144,7 @@ private:
 
     void raw() {
         advance_to(raw_begin());
+        if (at_ == text_.size()) return;
         for (size_t tag = text_.find("{%", at_); tag != std::string_view::npos; tag = text_.find("{%", tag + 2)) {
             const char open = char_at(tag + 2);
             const char mark = open == '-' || open == '+' ? open : '\0';
@@ -287,7 +289,7 @@ private:
             i = escape(i + 1, out);
             if (error_) return;
         }
-        if (i >= text_.size()) return fail(fmt::format("unexpected char '{}' at {}", quote == '\'' ? "\\'" : "\"", at_));
+        if (i >= text_.size()) return fail(fmt::format("unexpected char {} at {}", quote == '\'' ? "\"'\"" : "'\"'", at_));
         push(Token::Kind::string, std::move(out));
         advance_to(i + 1);
     }

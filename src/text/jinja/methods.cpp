@@ -20,7 +20,6 @@ const std::string& text_of(const Val& self) {
 }
 
 bool string_arg(Runtime& rt, const Val& value, std::string_view& out) {
-    if (value.is_undefined()) return rt.fail_undefined(value);
     if (!value.is_string()) return rt.fail_type(fmt::format("must be str, not {}", type_name(value)));
     out = *value.as_string();
     return true;
@@ -51,7 +50,8 @@ bool strip_text(Runtime& rt, const Val& self, const CallArgs& args, Val& out) {
     if (!bind_args(rt, "strip", args, {"chars"}, 0, bound)) return false;
     const bool has_set = bound[0] != nullptr && !bound[0]->is_none();
     std::string_view set;
-    if (has_set && !string_arg(rt, *bound[0], set)) return false;
+    if (has_set && !bound[0]->is_string()) return rt.fail_type("strip arg must be None or str");
+    if (has_set) set = *bound[0]->as_string();
     const std::string_view stripped = strip(text_of(self), has_set ? &set : nullptr, kSide);
     if (stripped.size() == text_of(self).size()) {
         out = self;
@@ -129,8 +129,8 @@ bool split_text(Runtime& rt, const Val& self, const CallArgs& args, Val& out) {
     if (bound[0] == nullptr || bound[0]->is_none()) {
         return give_list(rt, self, kFromRight ? split_space_right(text_of(self), limit) : split_space(text_of(self), limit), out);
     }
-    std::string_view separator;
-    if (!string_arg(rt, *bound[0], separator)) return false;
+    if (!bound[0]->is_string()) return rt.fail_type(fmt::format("must be str or None, not {}", type_name(*bound[0])));
+    const std::string_view separator = *bound[0]->as_string();
     if (separator.empty()) return rt.fail(ErrorKind::value_error, "empty separator");
     return give_list(rt, self, split_at(text_of(self), separator, limit, kFromRight), out);
 }
@@ -195,7 +195,6 @@ bool starts_or_ends(Runtime& rt, const Val& self, const CallArgs& args, Val& out
     if (list != nullptr && list->kind == ListObject::Kind::tuple) affixes = list->items;
     bool is_found = false;
     for (const Val& affix : affixes) {
-        if (affix.is_undefined()) return rt.fail_undefined(affix);
         if (!affix.is_string()) {
             return rt.fail_type(fmt::format("{} first arg must be str or a tuple of str, not {}", name, type_name(affix)));
         }

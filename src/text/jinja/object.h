@@ -112,7 +112,7 @@ struct ListObject {
     size_t weight = 1;  // values inside, counted once for each way to reach them
     const char* type_name = "list";
     bool is_group = false;        // groupby's pairs have .grouper and .list
-    int64_t range_spec[3] = {};   // start, stop, step of a range
+    int64_t range_spec[3] = {};   // start, stop, step of a range, as it prints
     bool* is_consumed = nullptr;  // of an iterator; owned by the Runtime
 
     bool has_elements() const { return kind == Kind::list || kind == Kind::tuple || kind == Kind::range; }

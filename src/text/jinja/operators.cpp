@@ -167,24 +167,35 @@ bool integer_power(Runtime& rt, const Val& base, const Val& exponent, Val& out) 
     return true;
 }
 
-bool divide_integers(Runtime& rt, BinaryOp op, int64_t a, int64_t b, Val& out) {
-    if (b == 0) {
+bool integer_division(Runtime& rt, BinaryOp op, const Val& a, const Val& b, Val& out) {
+    int64_t x = 0;
+    int64_t y = 0;
+    const bool fits = to_int64(a, x) && to_int64(b, y);
+    if (fits && y == 0) {
         return rt.fail(ErrorKind::zero_division, op == BinaryOp::div   ? "division by zero"
                                                  : op == BinaryOp::mod ? "integer modulo by zero"
                                                                        : "integer division or modulo by zero");
     }
     if (op == BinaryOp::div) {
-        out = static_cast<double>(static_cast<long double>(a) / static_cast<long double>(b));
+        double wide_x = 0;
+        double wide_y = 0;
+        to_double(a, wide_x);
+        to_double(b, wide_y);
+        out = fits ? static_cast<double>(static_cast<long double>(x) / static_cast<long double>(y)) : wide_x / wide_y;
         return true;
     }
-    if (b == -1) {  // the one quotient that overflows
-        out = op == BinaryOp::mod ? Val(int64_t{0}) : negate_integer(Val(a));
+    if (!fits || y == -1) {  // INT64_MIN // -1 is the one quotient of two int64 that does not fit
+        if (equals(b, Val(int64_t{0}))) return rt.fail(ErrorKind::zero_division, "integer division or modulo by zero");
+        const size_t digits = integer_digits(a).size();
+        if (!rt.charge_steps(digits * integer_digits(b).size())) return false;
+        const Division division = divide_integers(a, b);
+        out = op == BinaryOp::mod ? division.rest : division.quotient;
         return true;
     }
-    const int64_t rest = a % b;
-    const bool is_floored = rest != 0 && (rest < 0) != (b < 0);
-    if (op == BinaryOp::mod) out = is_floored ? rest + b : rest;
-    else out = a / b - (is_floored ? 1 : 0);
+    const int64_t rest = x % y;
+    const bool is_floored = rest != 0 && (rest < 0) != (y < 0);
+    if (op == BinaryOp::mod) out = is_floored ? rest + y : rest;
+    else out = x / y - (is_floored ? 1 : 0);
     return true;
 }
 
@@ -200,9 +211,7 @@ bool integer_arithmetic(Runtime& rt, BinaryOp op, const Val& a, const Val& b, Va
             break;
         case BinaryOp::mul: out = fits && !__builtin_mul_overflow(x, y, &result) ? Val(result) : multiply_integers(a, b); break;
         case BinaryOp::pow: return integer_power(rt, a, b, out);
-        default:
-            if (!fits) return rt.fail(ErrorKind::unsupported, "division of integers beyond 64 bits");
-            return divide_integers(rt, op, x, y, out);
+        default: return integer_division(rt, op, a, b, out);
     }
     const BigInt* big = out.as_big_int();
     if (big == nullptr) return true;
@@ -401,6 +410,10 @@ bool arithmetic(Runtime& rt, BinaryOp op, const Val& a, const Val& b, Val& out) 
         if (!repeat(rt, a, b, out, is_done)) return false;
         if (!is_done && !repeat(rt, b, a, out, is_done)) return false;
         if (is_done) return true;
+        const bool is_left = a.is_string() || is_plain_sequence(a.as_list());
+        if (is_left || b.is_string() || is_plain_sequence(b.as_list())) {
+            return rt.fail_type(fmt::format("can't multiply sequence by non-int of type '{}'", type_name(is_left ? b : a)));
+        }
     }
     return fail_operands(rt, op, a, b);
 }

@@ -142,7 +142,8 @@ Stmt* Parser::parse_statement() {
     else if (name == "print") {
         stmt = make_stmt(Stmt::Kind::output);
         stream_.next();
-        stmt->exprs.push_back(parse_tuple(Condexpr::yes));
+        do stmt->exprs.push_back(parse_expression());
+        while (stream_.skip_op(","));
     }
     open_tags_.pop_back();
     if (stmt != nullptr) return stmt;

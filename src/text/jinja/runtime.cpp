@@ -26,6 +26,11 @@ std::string_view to_string(ErrorKind kind) {
         case ErrorKind::value_error: return "ValueError";
         case ErrorKind::zero_division: return "ZeroDivisionError";
         case ErrorKind::overflow: return "OverflowError";
+        case ErrorKind::attribute_error: return "AttributeError";
+        case ErrorKind::index_error: return "IndexError";
+        case ErrorKind::key_error: return "KeyError";
+        case ErrorKind::assertion_error: return "AssertionError";
+        case ErrorKind::filter_argument: return "FilterArgumentError";
         case ErrorKind::security: return "SecurityError";
         case ErrorKind::runtime: return "TemplateRuntimeError";
         case ErrorKind::limit: return "limit";
@@ -123,7 +128,6 @@ bool Runtime::make_list(ValList items, ListObject::Kind kind, Val& out) {
     list->kind = kind;
     list->items = std::move(items);
     if (kind == ListObject::Kind::tuple) list->type_name = "tuple";
-    if (kind == ListObject::Kind::range) list->type_name = "range";
     return finish_list(std::move(list), out);
 }
 
@@ -142,6 +146,17 @@ bool Runtime::make_view(ValList items, const char* type_name, Val& out) {
     list->kind = ListObject::Kind::dict_view;
     list->items = std::move(items);
     list->type_name = type_name;
+    return finish_list(std::move(list), out);
+}
+
+bool Runtime::make_range(RangeSpec spec, ValList items, Val& out) {
+    auto list = std::make_shared<ListObject>();
+    list->kind = ListObject::Kind::range;
+    list->type_name = "range";
+    list->items = std::move(items);
+    list->range_spec[0] = spec.start;
+    list->range_spec[1] = spec.stop;
+    list->range_spec[2] = spec.step;
     return finish_list(std::move(list), out);
 }
 

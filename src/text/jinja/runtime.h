@@ -52,6 +52,12 @@ public:
     [[nodiscard]] bool make_iterator(ValList items, const char* type_name, Val& out);
     // What dict.keys(), values() and items() return.
     [[nodiscard]] bool make_view(ValList items, const char* type_name, Val& out);
+    struct RangeSpec {
+        int64_t start = 0;
+        int64_t stop = 0;
+        int64_t step = 1;
+    };
+    [[nodiscard]] bool make_range(RangeSpec spec, ValList items, Val& out);
     [[nodiscard]] bool make_dict(DictObject dict, Val& out);
     [[nodiscard]] bool make_text(std::string text, Val& out);
 

@@ -191,7 +191,11 @@ bool get_slice(Runtime& rt, const Val& value, const SliceBounds& bounds, Val& ou
     ValList items;
     items.reserve(static_cast<size_t>(span.count));
     for (int64_t i = 0; i < span.count; ++i) items.push_back(list->items[static_cast<size_t>(span.start + i * span.step)]);
-    if (list->kind == ListObject::Kind::range) return rt.make_list(std::move(items), ListObject::Kind::list, out);
+    if (list->kind == ListObject::Kind::range) {
+        const int64_t* spec = list->range_spec;
+        const int64_t start = spec[0] + span.start * spec[2];
+        return rt.make_range({start, start + span.count * span.step * spec[2], span.step * spec[2]}, std::move(items), out);
+    }
     return rt.make_list(std::move(items), list->kind, out);
 }
 

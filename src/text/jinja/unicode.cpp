@@ -123,7 +123,8 @@ void append_lower(std::string& out, std::string_view text, size_t at, CodePoint 
 void append_title(std::string& out, char32_t c) {
     const auto title = static_cast<char32_t>(utf8proc_totitle(static_cast<utf8proc_int32_t>(c)));
     const Expansion* expansion = find_expansion(c);
-    if (expansion == nullptr || title != c || is_title(c)) {
+    const bool has_title_form = c >= 0x1F80 && c <= 0x1FFC && (title != c || is_title(c));  // iota written below
+    if (expansion == nullptr || has_title_form) {
         append_utf8(out, title);
         return;
     }

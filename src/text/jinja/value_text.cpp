@@ -125,10 +125,7 @@ bool append_str(Runtime& rt, std::string& out, const Val& value) {
         out += *text;
         return check_size(rt, out);
     }
-    if (value.is_undefined()) {
-        const UndefinedReason* reason = value.as_undefined();
-        return reason == nullptr || reason->kind != UndefinedReason::Kind::unsafe || rt.fail_undefined(value);
-    }
+    if (value.is_undefined()) return true;
     return append_repr(rt, out, value);
 }
 
