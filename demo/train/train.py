@@ -77,10 +77,10 @@ class Run:
         return F.cross_entropy(logits, targets), logits.argmax(-1) == targets
 
     def rate(self) -> float:
-        """Warm-up over 100 steps, then constant, then linear to 5 % between --decay-from and --until."""
+        """Warm-up over 20 steps, then constant, then linear to 5 % between --decay-from and --until."""
         start, end = self.arguments.decay_from, self.arguments.until
         left = 1.0 if self.tokens < start else max(0.05, (end - self.tokens) / max(1, end - start))
-        return min(1.0, (self.step + 1) / 100) * left
+        return min(1.0, (self.step + 1) / 20) * left
 
     def train(self) -> None:
         saved_at = time.monotonic()
