@@ -59,15 +59,20 @@ def config(shape: Shape, stop_id: int, has_mtp: bool) -> dict:
     }
 
 
+def stored(name: str, value: torch.Tensor) -> torch.Tensor:
+    """BF16; the k norm on a grid of 1/64, so that half of 1 + w is a BF16 number as well (inflate.py needs it)."""
+    if name.endswith("k_norm.weight"):
+        value = (value * 64).round() / 64
+    return value.bfloat16().contiguous()
+
+
 def convert(folder: Path, out: Path) -> None:
     state = torch.load(folder / "state.pt", weights_only=True)
     shape = Shape(**state["shape"])
-    tensors = {}
-    for name, value in state["model"].items():
-        tensors[name if name.startswith("lm_head") else f"model.{name}"] = value.bfloat16().contiguous()
+    tensors = {name if name.startswith("lm_head") else f"model.{name}": stored(name, value) for name, value in state["model"].items()}
     mtp = folder / "mtp.pt"
     if mtp.exists():
-        tensors |= {f"mtp.{name}": value.bfloat16().contiguous() for name, value in torch.load(mtp, weights_only=True)["model"].items()}
+        tensors |= {f"mtp.{name}": stored(name, value) for name, value in torch.load(mtp, weights_only=True)["model"].items()}
     out.mkdir(parents=True, exist_ok=True)
     save_file(tensors, str(out / "model.safetensors"), metadata={"format": "pt"})
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
