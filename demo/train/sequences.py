@@ -26,10 +26,12 @@ class Stage:
     share_short: float  # part of the sequences without the constant instructions
     n_requests: tuple[int, int]  # requests that share one set of functions
     share_thinking: float = 0.3
+    is_bare: bool = False  # copying first: no system message, only the first turns, one or two functions
 
 
 STAGES = (
-    Stage("one task", 3_000_000, (1, 1), 0.3, 1.0, (3, 5)),
+    Stage("copying", 2_000_000, (1, 1), 0.4, 1.0, (2, 4), is_bare=True),
+    Stage("one task", 5_000_000, (1, 1), 0.3, 1.0, (3, 5)),
     Stage("two tasks", 12_000_000, (1, 2), 0.45, 0.8, (2, 5)),
     Stage("many tasks", 40_000_000, (1, 4), 0.45, 0.6, (1, 4)),
     Stage("as served", 1 << 60, (1, 4), 0.45, 0.1, (1, 2)),
@@ -63,12 +65,12 @@ class Encoder:
         return np.array(ids, np.int64), np.array(marks, bool)
 
 
-def agent_segments(rng: random.Random, episode: conversations.Episode, is_short: bool, share_thinking: float) -> list[render.Segment]:
-    segments = [
-        render.Segment(render.system_text([conversations.TOOL], episode.system, is_short), False),
-        render.Segment(render.user_text(episode.user), False),
-    ]
-    for turn in episode.turns:
+def agent_segments(
+    rng: random.Random, episode: conversations.Episode, is_short: bool, share_thinking: float, is_bare: bool = False
+) -> list[render.Segment]:
+    system = "" if is_bare else render.system_text([conversations.TOOL], episode.system, is_short)
+    segments = [render.Segment(system, False), render.Segment(render.user_text(episode.user), False)]
+    for turn in episode.turns[: 3 if is_bare else None]:
         reasoning = turn.reasoning if rng.random() < share_thinking else None
         segments += render.reply_segments(reasoning, render.turn_body(turn.commands))
         if turn.results:
@@ -79,7 +81,7 @@ def agent_segments(rng: random.Random, episode: conversations.Episode, is_short:
 def single_segments(rng: random.Random, all_functions: list[functions.Function], split: str, stage: Stage) -> list[render.Segment]:
     """Several requests for one set of functions. As a server renders it only the last reply has an empty reasoning block; here all."""
     weights = {"simple": 1, "multiple": 2, "parallel": 1, "parallel_multiple": 2, "irrelevance": 1.5}
-    n_tools = rng.randint(1, 4)
+    n_tools = rng.randint(1, 2 if stage.is_bare else 4)
     tools = rng.sample(all_functions, n_tools)
     is_short = rng.random() < stage.share_short
     segments = [render.Segment(render.system_text([tool.tool() for tool in tools], "", is_short), False)]
@@ -135,7 +137,7 @@ class Stream:
         if is_single:
             return single_segments(rng, self._functions, self._split, stage)
         episode = conversations.Episode(rng, self._split, rng.randint(*stage.n_tasks), "")
-        return agent_segments(rng, episode, rng.random() < stage.share_short, stage.share_thinking)
+        return agent_segments(rng, episode, rng.random() < stage.share_short, stage.share_thinking, stage.is_bare)
 
 
 def _padded(group: list[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:

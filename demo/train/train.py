@@ -122,7 +122,7 @@ class Run:
         """Share of whole validation replies that greedy decoding would produce, teacher-forced, thinking off, by kind of task."""
         rng = random.Random("check")
         stage = sequences.stage_at(self.tokens)
-        plain = sequences.Stage("check", 0, stage.n_tasks, 0.5, stage.share_short, stage.n_requests, 0.0)
+        plain = sequences.Stage("check", 0, stage.n_tasks, 0.5, stage.share_short, stage.n_requests, 0.0, stage.is_bare)
         all_functions = sequences.functions.catalogue("validation")
         result: dict[str, float] = {}
         for name in ("agent", "single"):
@@ -132,7 +132,7 @@ class Run:
                     segments = sequences.single_segments(rng, all_functions, "validation", plain)
                 else:
                     episode = sequences.conversations.Episode(rng, "validation", rng.randint(*plain.n_tasks), "")
-                    segments = sequences.agent_segments(rng, episode, rng.random() < plain.share_short, 0.0)
+                    segments = sequences.agent_segments(rng, episode, rng.random() < plain.share_short, 0.0, plain.is_bare)
                 ids, marks = self.encoder.sequence(segments)
                 predicted = self.model(torch.from_numpy(ids)[None])[0].argmax(-1).numpy()
                 wrong = marks[1:] & (predicted[:-1] != ids[1:])

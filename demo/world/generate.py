@@ -1,0 +1,32 @@
+"""Writes the data sets of the world: `python -m demo.world.generate --out DIR`. Standard library only.
+
+DIR/agent-SPLIT.jsonl are conversations for `espalier bench agentic`, DIR/single-SPLIT.jsonl requests for `espalier bench bfcl`.
+"""
+
+import argparse
+import json
+from pathlib import Path
+
+from demo.world import conversations, functions, names
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--conversations", type=int, default=100)
+    parser.add_argument("--requests", type=int, default=40, help="in each category")
+    parser.add_argument("--tasks", type=int, default=2, help="most tasks in one conversation")
+    arguments = parser.parse_args()
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    for split in names.SPLITS:
+        episodes = conversations.episodes(arguments.seed, split, arguments.conversations, (1, arguments.tasks))
+        rows = [row for episode in episodes for row in episode.rows()]
+        (arguments.out / f"agent-{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        requests = functions.samples(arguments.seed, split, arguments.requests)
+        (arguments.out / f"single-{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in requests))
+        print(f"{split}: {len(episodes)} conversations, {len(requests)} requests")
+
+
+if __name__ == "__main__":
+    main()
