@@ -56,6 +56,13 @@ def linear(n_in: int, n_out: int) -> nn.Linear:
     return module
 
 
+def silence(module: nn.Module) -> None:
+    """Zeroes every projection into the residual stream: at first all layers see the tokens themselves, not each other's noise."""
+    for name, value in module.named_parameters():
+        if name.endswith(("o_proj.weight", "out_proj.weight", "down_proj.weight")):
+            nn.init.zeros_(value)
+
+
 class Mlp(nn.Module):
     def __init__(self, shape: Shape):
         super().__init__()
@@ -218,6 +225,7 @@ class Mtp(nn.Module):
         self.fc = linear(2 * shape.hidden_size, shape.hidden_size)
         self.layers = nn.ModuleList([Layer(shape, True)])
         self.norm = Norm(shape.hidden_size)
+        silence(self)
 
     def forward(self, embedding: Tensor, hidden: Tensor) -> Tensor:
         x = self.fc(torch.cat([self.pre_fc_norm_embedding(embedding), self.pre_fc_norm_hidden(hidden)], -1))
@@ -229,11 +237,12 @@ class Model(nn.Module):
         super().__init__()
         self.shape = shape
         self.embed_tokens = nn.Embedding(shape.vocab_size, shape.hidden_size)
-        nn.init.normal_(self.embed_tokens.weight, std=0.05)
+        nn.init.normal_(self.embed_tokens.weight, std=0.1)
         self.layers = nn.ModuleList([Layer(shape, shape.is_attention(i)) for i in range(shape.num_hidden_layers)])
         self.norm = Norm(shape.hidden_size)
         if not shape.is_tied:
             self.lm_head = linear(shape.hidden_size, shape.vocab_size)
+        silence(self)
 
     def head(self, hidden: Tensor) -> Tensor:
         return F.linear(hidden, self.embed_tokens.weight if self.shape.is_tied else self.lm_head.weight)

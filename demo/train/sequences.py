@@ -136,7 +136,7 @@ class Stream:
     def _segments(self, rng: random.Random, stage: Stage, is_single: bool) -> list[render.Segment]:
         if is_single:
             return single_segments(rng, self._functions, self._split, stage)
-        episode = conversations.Episode(rng, self._split, rng.randint(*stage.n_tasks), "")
+        episode = conversations.Episode(rng, self._split, rng.randint(*stage.n_tasks), "", may_look=not stage.is_bare)
         return agent_segments(rng, episode, rng.random() < stage.share_short, stage.share_thinking, stage.is_bare)
 
 

@@ -131,7 +131,7 @@ class Run:
                 if name == "single":
                     segments = sequences.single_segments(rng, all_functions, "validation", plain)
                 else:
-                    episode = sequences.conversations.Episode(rng, "validation", rng.randint(*plain.n_tasks), "")
+                    episode = sequences.conversations.Episode(rng, "validation", rng.randint(*plain.n_tasks), "", may_look=not plain.is_bare)
                     segments = sequences.agent_segments(rng, episode, rng.random() < plain.share_short, 0.0, plain.is_bare)
                 ids, marks = self.encoder.sequence(segments)
                 predicted = self.model(torch.from_numpy(ids)[None])[0].argmax(-1).numpy()

@@ -42,7 +42,7 @@ class Turn:
 
 
 class Episode:
-    def __init__(self, rng: random.Random, split: str, n_tasks: int, name: str):
+    def __init__(self, rng: random.Random, split: str, n_tasks: int, name: str, may_look: bool = True):
         self.name = name
         self.shell = Shell()
         site = Site(rng, Names(rng, split), self.shell)
@@ -50,7 +50,7 @@ class Episode:
             site.distractor()
         kinds = rng.sample(list(KINDS), n_tasks)
         self.tasks: list[Task] = [KINDS[kind](site) for kind in kinds]
-        self.look_first = rng.random() < 0.3
+        self.look_first = may_look and rng.random() < 0.3
         self.goal, self.turns = self._record()
 
     @property
