@@ -37,9 +37,11 @@ std::string title_words(std::string_view text) {
         out += to_lower(std::string_view(word).substr(first));
         word.clear();
     };
-    for (const std::string_view character : split_code_points(text)) {
-        const bool is_separator =
-            is_space(decode_at(character, 0).value) || std::string_view("-({[<").find(character[0]) != std::string_view::npos;
+    for (size_t i = 0; i < text.size();) {
+        const CodePoint c = decode_at(text, i);
+        const std::string_view character = text.substr(i, c.bytes);
+        const bool is_separator = is_space(c.value) || std::string_view("-({[<").find(character[0]) != std::string_view::npos;
+        i += c.bytes;
         if (!is_separator) {
             word += character;
             continue;
@@ -187,6 +189,7 @@ bool filter_indent(Runtime& rt, const Val& value, const CallArgs& args, Val& out
         indention = std::string(static_cast<size_t>(width), ' ');
     }
     const std::string text = *value.as_string() + "\n";
+    if (!rt.charge_bytes(count_space_bytes(text) * sizeof(std::string_view))) return false;
     const auto lines = split_lines(text, LineEnds::drop);
     if (!rt.charge_bytes(text.size() + lines.size() * indention.size())) return false;
     std::string result = bound.flag(1, false) ? indention : "";

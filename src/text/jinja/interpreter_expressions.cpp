@@ -192,7 +192,7 @@ bool Interpreter::bind_macro(const MacroObject& macro, const CallArgs& args, Sco
     DictObject extra_named;
     Val caller = Val::undefined({UndefinedReason::Kind::hint, "No caller defined", {}});
     for (const auto& [name, value] : args.named) {
-        const auto same = [&name](const Macro::Parameter& parameter) { return parameter.name == name; };
+        const auto same = [&name = name](const Macro::Parameter& parameter) { return parameter.name == name; };
         const auto found = std::find_if(definition.parameters.begin(), definition.parameters.end(), same);
         const auto i = static_cast<size_t>(found - definition.parameters.begin());
         if (i < n && given[i] == nullptr) given[i] = &value;

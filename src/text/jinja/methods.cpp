@@ -33,7 +33,7 @@ bool give_text(Runtime& rt, const Val& self, std::string text, Val& out) {
 
 bool give_list(Runtime& rt, const Val& self, const std::vector<std::string_view>& parts, Val& out) {
     ValList items;
-    if (!rt.charge_steps(parts.size()) || !rt.charge_bytes(text_of(self).size())) return false;
+    if (!rt.charge_bytes(text_of(self).size())) return false;
     for (const std::string_view part : parts) items.push_back(Val(part).with_markup(self.is_markup()));
     return rt.make_list(std::move(items), ListObject::Kind::list, out);
 }
@@ -58,6 +58,17 @@ bool strip_text(Runtime& rt, const Val& self, const CallArgs& args, Val& out) {
         return true;
     }
     return give_text(rt, self, std::string(stripped), out);
+}
+
+// Before a text is cut into at most n parts.
+bool charge_parts(Runtime& rt, size_t n) {
+    return rt.charge_steps(n) && rt.charge_bytes(n * sizeof(Val));
+}
+
+size_t count_occurrences(std::string_view text, std::string_view part) {
+    size_t n = 0;
+    for (size_t at = text.find(part); at != std::string_view::npos; at = text.find(part, at + part.size())) ++n;
+    return n;
 }
 
 bool limit_arg(Runtime& rt, const Val* value, int64_t& out) {
@@ -127,17 +138,20 @@ bool split_text(Runtime& rt, const Val& self, const CallArgs& args, Val& out) {
     int64_t limit = -1;
     if (!bind_args(rt, "split", args, {"sep", "maxsplit"}, 0, bound) || !limit_arg(rt, bound[1], limit)) return false;
     if (bound[0] == nullptr || bound[0]->is_none()) {
+        if (!charge_parts(rt, count_space_bytes(text_of(self)) + 1)) return false;
         return give_list(rt, self, kFromRight ? split_space_right(text_of(self), limit) : split_space(text_of(self), limit), out);
     }
     if (!bound[0]->is_string()) return rt.fail_type(fmt::format("must be str or None, not {}", type_name(*bound[0])));
     const std::string_view separator = *bound[0]->as_string();
     if (separator.empty()) return rt.fail(ErrorKind::value_error, "empty separator");
+    if (!charge_parts(rt, count_occurrences(text_of(self), separator) + 1)) return false;
     return give_list(rt, self, split_at(text_of(self), separator, limit, kFromRight), out);
 }
 
 bool split_lines_of(Runtime& rt, const Val& self, const CallArgs& args, Val& out) {
     BoundArgs bound;
     if (!bind_args(rt, "splitlines", args, {"keepends"}, 0, bound)) return false;
+    if (!charge_parts(rt, count_space_bytes(text_of(self)) + 1)) return false;
     return give_list(rt, self, split_lines(text_of(self), bound.flag(0, false) ? LineEnds::keep : LineEnds::drop), out);
 }
 
@@ -238,8 +252,7 @@ bool count_text(Runtime& rt, const Val& self, const CallArgs& args, Val& out) {
     }
     int64_t n = 0;
     if (needle.empty()) n = static_cast<int64_t>(count_code_points(text)) + 1;
-    else
-        for (size_t at = text.find(needle); at != std::string_view::npos; at = text.find(needle, at + needle.size())) ++n;
+    else n = static_cast<int64_t>(count_occurrences(text, needle));
     out = is_valid ? n : int64_t{0};
     return true;
 }

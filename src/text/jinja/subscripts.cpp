@@ -85,6 +85,7 @@ bool slice_text(Runtime& rt, const Val& value, const SliceBounds& bounds, Val& o
     const std::string& text = *value.as_string();
     const bool simple = is_ascii(text);
     std::vector<std::string_view> characters;
+    if (!simple && !rt.charge_bytes(text.size() * sizeof(std::string_view))) return false;
     if (!simple) characters = split_code_points(text);
     Span span;
     if (!rt.charge_steps(simple ? 0 : characters.size() / 64)) return false;

@@ -331,6 +331,13 @@ std::string swap_case(std::string_view text) {
     return out;
 }
 
+size_t count_space_bytes(std::string_view text) {
+    return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char c) {
+        const auto byte = static_cast<unsigned char>(c);
+        return byte <= 0x20 || byte == 0xC2 || (byte >= 0xE1 && byte <= 0xE3);
+    }));
+}
+
 std::string_view strip(std::string_view text, const std::string_view* characters, Side side) {
     std::u32string set;
     if (characters != nullptr) {

@@ -43,6 +43,9 @@ std::string capitalize(std::string_view text);
 std::string to_title(std::string_view text);
 std::string swap_case(std::string_view text);
 
+// At least the number of white space characters and line breaks: bytes that are one or may begin one.
+size_t count_space_bytes(std::string_view text);
+
 // str.strip and its halves. characters: the set to remove; nullptr means white space.
 enum class Side { both, left, right };
 std::string_view strip(std::string_view text, const std::string_view* characters, Side side);
