@@ -30,9 +30,11 @@ public:
     std::map<std::string, int> repairs() const;
 
 private:
+    RunKind kind_of_added(text::TokenId id) const;
     void parse(const std::vector<TextRun>& runs, std::vector<text::OutputDelta>& out);
 
     const text::Tokenizer& tokenizer_;
+    std::vector<text::TokenId> format_ids_;  // tokens that the format is written with; some files flag them as control tokens
     text::DecodeStream stream_;
     StopFilter filter_;
     std::optional<text::OutputParser> parser_;

@@ -25,6 +25,10 @@ inline constexpr std::string_view kTemplate =
 inline constexpr int32_t kContextTokens = 4096;
 
 class TestServer {
+    // First, so that they outlive the server's threads.
+    mutable std::mutex mutex_;
+    std::string log_;
+
 public:
     enum class Model { attached, loading };
 
@@ -95,10 +99,6 @@ public:
     std::shared_ptr<const text::Tokenizer> tokenizer;
     std::unique_ptr<ScriptedBackend> backend;
     std::unique_ptr<HttpServer> server;
-
-private:
-    mutable std::mutex mutex_;
-    std::string log_;
 };
 
 inline Json bash_tool() {
