@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <memory>
 #include <unordered_set>
 
@@ -113,8 +114,22 @@ Status append_tensor(PendingFile& file, const TensorToWrite& tensor) {
                                       shape_text(tensor.shape), expected));
 }
 
-Status write_file(const std::string& path, std::span<const TensorToWrite> tensors, Flush flush) {
+// Whether the file at `path` begins with this header and has the size of its tensors.
+bool is_written(const std::string& path, const std::string& header, std::span<const TensorToWrite> tensors) {
+    auto size = static_cast<uintmax_t>(8 + header.size());
+    for (const auto& tensor : tensors) size += static_cast<uintmax_t>(tensor_bytes(tensor));
+    std::error_code error;
+    if (std::filesystem::file_size(path, error) != size || error) return false;
+    std::ifstream file(path, std::ios::binary);
+    std::string found(8 + header.size(), '\0');
+    file.read(found.data(), static_cast<std::streamsize>(found.size()));
+    return file.good() && std::string_view(found).substr(8) == header;
+}
+
+Status write_file(const std::string& path, std::span<const TensorToWrite> tensors, Flush flush,
+                  Existing existing = Existing::replace) {
     TRY_ASSIGN(const auto header, header_of(path, tensors));
+    if (existing == Existing::keep && is_written(path, header, tensors)) return {};
     PendingFile file(path);
     TRY(file.create());
     std::byte length[8];
@@ -136,7 +151,8 @@ Status write_safetensors(const std::string& path, const std::vector<TensorToWrit
     return write_file(path, tensors, flush);
 }
 
-Status write_weights(const std::string& folder, const std::vector<TensorToWrite>& tensors, int64_t shard_bytes_max, Flush flush) {
+Status write_weights(const std::string& folder, const std::vector<TensorToWrite>& tensors, int64_t shard_bytes_max, Flush flush,
+                     Existing existing) {
     const auto base = std::filesystem::path(folder);
     std::vector<size_t> starts = {0};
     int64_t shard_bytes = 0;
@@ -151,13 +167,13 @@ Status write_weights(const std::string& folder, const std::vector<TensorToWrite>
         total_bytes += bytes;
     }
     const size_t n_shards = starts.size();
-    if (n_shards == 1) return write_file((base / "model.safetensors").string(), tensors, flush);
+    if (n_shards == 1) return write_file((base / "model.safetensors").string(), tensors, flush, existing);
     starts.push_back(tensors.size());
     Json index = {{"metadata", {{"total_size", total_bytes}}}, {"weight_map", Json::object()}};
     for (size_t shard = 0; shard < n_shards; ++shard) {
         const auto name = fmt::format("model-{:05}-of-{:05}.safetensors", shard + 1, n_shards);
         const auto part = std::span(tensors).subspan(starts[shard], starts[shard + 1] - starts[shard]);
-        TRY(write_file((base / name).string(), part, flush));
+        TRY(write_file((base / name).string(), part, flush, existing));
         for (const auto& tensor : part) index["weight_map"][tensor.name] = name;
     }
     return write_file_atomic((base / "model.safetensors.index.json").string(), dump_json(index, 1));

@@ -79,7 +79,7 @@ Forward::~Forward() {
 }
 
 LayerContext Forward::context() {
-    return {model_, pass_, work_, memory_, pool_, working_states_};
+    return {model_, pass_, work_, memory_, pool_, working_states_, observer_};
 }
 
 void Forward::release_working_states() {

@@ -52,7 +52,11 @@ public:
     // For reference comparisons: the residual stream after the embedding (index 0) and after each layer (index + 1).
     using Tap = std::function<void(int32_t index, std::span<const float> rows)>;
     void set_tap(Tap tap) { tap_ = std::move(tap); }
-    // Only one layer, from a fresh position of `sequence`: rows [n, hidden] in x become that layer's output. n <= rows_max.
+    // Shown every layer's inputs from now on; null to stop. Must outlive its use.
+    void set_observer(ActivationObserver* observer) { observer_ = observer; }
+    ActivationObserver* observer() const { return observer_; }
+    // Only one layer (index among those loaded), at the end of `sequence`: rows [n, hidden] in x become that layer's output.
+    // n <= rows_max. commit_spine() may follow, if the model holds no other layer.
     Status run_layer(int32_t layer, cache::Sequence& sequence, std::span<float> x);
 
     // Shared with the MTP head, which runs between passes of the trunk.
@@ -79,6 +83,7 @@ private:
     std::vector<int32_t> path_rows_;       // of commit_path
     std::vector<TokenId> path_tokens_;
     Tap tap_;
+    ActivationObserver* observer_ = nullptr;
 };
 
 // cos and sin of every row's position into work.cos, work.sin.

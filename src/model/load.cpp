@@ -27,13 +27,12 @@ public:
         for (const auto& tensor : file_.tensors()) bytes_total_ += tensor.bytes;
         TRY(bind_head_and_embedding());
         TRY_ASSIGN(model_.final_norm_, norm("norm.weight", config_.hidden));
-        model_.layers_.resize(static_cast<size_t>(config_.n_layers));
-        for (int32_t i = 0; i < config_.n_layers; ++i) {
-            TRY(bind_layer(fmt::format("layers.{}", i), config_.layers[static_cast<size_t>(i)],
-                           model_.layers_[static_cast<size_t>(i)]));
+        const int32_t layer_end = std::min(options_.part.layer_end, config_.n_layers);
+        for (int32_t i = options_.part.layer_begin; i < layer_end; ++i) {
+            TRY(bind_layer(fmt::format("layers.{}", i), config_.layers[static_cast<size_t>(i)], model_.layers_.emplace_back()));
         }
-        if (file_.has_linear("mtp.fc")) TRY(bind_mtp());
-        TRY(file_.check_all_used());
+        if (options_.part.has_mtp && file_.has_linear("mtp.fc")) TRY(bind_mtp());
+        if (options_.part.is_whole()) TRY(file_.check_all_used());
         make_constants();
         return {};
     }
@@ -83,8 +82,10 @@ private:
     Status bind_head_and_embedding() {
         // lm_head if the file has one; a file without one is tied unless it says otherwise, then lm_head is missing.
         const bool has_head = file_.has_linear("lm_head") || declares_untied();
-        TRY_ASSIGN(model_.head_, group("", {{has_head ? "lm_head" : "embed_tokens", config_.vocab}}, config_.hidden));
-        if (has_head) {
+        if (options_.part.has_head) {
+            TRY_ASSIGN(model_.head_, group("", {{has_head ? "lm_head" : "embed_tokens", config_.vocab}}, config_.hidden));
+        }
+        if (options_.part.has_embedding && (has_head || !options_.part.has_head)) {
             TRY_ASSIGN(model_.embedding_, file_.linear("embed_tokens", config_.vocab, config_.hidden));
             model_.weight_bytes_ += model_.embedding_->data.size();
         }

@@ -83,12 +83,24 @@ struct MtpWeights {
     LayerWeights layer;
 };
 
+// A part of a model, for tools that stream one through memory. By default everything.
+struct ModelPart {
+    int32_t layer_begin = 0;
+    int32_t layer_end = INT32_MAX;  // cut at the number of layers
+    bool has_embedding = true;
+    bool has_head = true;
+    bool has_mtp = true;
+
+    bool is_whole() const { return layer_begin == 0 && layer_end == INT32_MAX && has_embedding && has_head && has_mtp; }
+};
+
 struct LoadOptions {
     kernels::Acts acts = kernels::Acts::a32;
     std::optional<kernels::KvType> kv;  // empty = auto
     kernels::Isa isa = kernels::Isa::scalar;
     // Called with bytes packed so far and in all; may be empty.
     std::function<void(int64_t done, int64_t total)> progress;
+    ModelPart part;
 };
 
 class Model {
@@ -101,7 +113,7 @@ public:
     const ModelConfig& config() const { return config_; }
     const kernels::KernelTable& kernels() const { return *kernels_; }
     kernels::Acts acts() const { return acts_; }
-    const std::vector<LayerWeights>& layers() const { return layers_; }
+    const std::vector<LayerWeights>& layers() const { return layers_; }  // those loaded: all, or a part's
     const std::vector<float>& final_norm() const { return final_norm_; }
     const LinearGroup& head() const { return head_; }
     const MtpWeights* mtp() const { return mtp_.get(); }

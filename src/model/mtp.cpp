@@ -36,7 +36,7 @@ Status MtpHead::extend(std::span<const TokenId> tokens, const float* hidden_rows
     TRY(pass_.plan({&segment, 1}, Pass::Base::mtp, first_new));
     Workspace& w = trunk_.workspace();
     const Model& model = trunk_.model();
-    const LayerContext context{model, pass_, w, trunk_.memory(), trunk_.pool(), {}};
+    const LayerContext context{model, pass_, w, trunk_.memory(), trunk_.pool(), {}, trunk_.observer()};
     const int64_t hidden = model.config().hidden;
     for_row_blocks(context, [&](int32_t begin, int32_t end, int) {
         for (int32_t row = begin; row < end; ++row) {
@@ -52,6 +52,7 @@ Status MtpHead::extend(std::span<const TokenId> tokens, const float* hidden_rows
             model.kernels().rmsnorm(norm);
         }
     });
+    observe(context, ActivationSite::mtp_fc, w.concat, 2 * hidden, 2 * hidden);
     const int32_t m = pass_.n_rows() - first_new;
     weights_.fc.apply(w.concat + first_new * 2 * hidden, 2 * hidden, m, w.x + first_new * hidden, hidden, w.matmul_scratch,
                       trunk_.pool());

@@ -281,12 +281,17 @@ void run_attention(const LayerContext& context, const LayerWeights& layer) {
     const int32_t m = context.pass.n_rows() - first;
     const int64_t hidden = config.hidden;
     norm_rows(context, layer.input_norm, w.x, w.normed);
+    observe(context, ActivationSite::mixer_in, w.normed, hidden, hidden);
     weights.qkv.apply(w.normed + first * hidden, hidden, m, w.projected + first * weights.qkv.width(), weights.qkv.width(),
                       w.matmul_scratch, context.pool);
     project_rows(context, weights, layer.kv_index);
+    const float* keys = w.projected + 2 * config.q_width();
+    observe(context, ActivationSite::keys, keys, weights.qkv.width(), config.kv_width());
+    observe(context, ActivationSite::values, keys + config.kv_width(), weights.qkv.width(), config.kv_width());
     gather_tails(context, layer.kv_index);
     attend_all(context, weights, layer.kv_index);
     const int64_t q_width = config.q_width();
+    observe(context, ActivationSite::mixer_out, w.mixed, q_width, q_width);
     weights.o.apply(w.mixed + first * q_width, q_width, m, w.output + first * hidden, hidden, w.matmul_scratch, context.pool);
     for_row_blocks(context, [&](int32_t begin, int32_t end, int) {
         context.model.kernels().add({w.x + begin * hidden, w.output + begin * hidden, (end - begin) * hidden});

@@ -8,6 +8,7 @@
 #include "base/thread_pool.h"
 #include "cache/sequence.h"
 #include "model/model.h"
+#include "model/observer.h"
 #include "model/pass.h"
 #include "model/workspace.h"
 
@@ -20,7 +21,15 @@ struct LayerContext {
     cache::Memory& memory;
     ThreadPool& pool;
     std::span<const int32_t> working_states;  // per segment: the state slot that receives the state after the spine
+    ActivationObserver* observer = nullptr;   // null except while a quantiser calibrates
 };
+
+// Shows the pass' new rows to the observer, if there is one. `rows` points at row 0 of the pass.
+inline void observe(const LayerContext& context, ActivationSite site, const float* rows, int64_t stride, int64_t width) {
+    if (context.observer == nullptr) return;
+    const int32_t first = context.pass.segments().front().first_new;
+    context.observer->observe(site, {rows + first * stride, stride, context.pass.n_rows() - first, width});
+}
 
 // x[rows] (pass rows only from first_new on) -> work.normed.
 void norm_rows(const LayerContext& context, const std::vector<float>& weight, const float* x, float* y);

@@ -28,6 +28,7 @@ void run_mlp(const LayerContext& context, const LayerWeights& layer) {
     const int64_t hidden = context.model.config().hidden;
     const int64_t width = context.model.config().intermediate;
     norm_rows(context, layer.post_norm, w.x, w.normed);
+    observe(context, ActivationSite::mlp_in, w.normed, hidden, hidden);
     layer.mlp.gate_up.apply(w.normed + first * hidden, hidden, m, w.projected + first * 2 * width, 2 * width, w.matmul_scratch,
                             context.pool);
     for_row_blocks(context, [&](int32_t begin, int32_t end, int) {
@@ -36,6 +37,7 @@ void run_mlp(const LayerContext& context, const LayerWeights& layer) {
             context.model.kernels().swiglu({gate, gate + width, w.mixed + row * width, width});
         }
     });
+    observe(context, ActivationSite::mlp_out, w.mixed, width, width);
     layer.mlp.down.apply(w.mixed + first * width, width, m, w.output + first * hidden, hidden, w.matmul_scratch, context.pool);
     for_row_blocks(context, [&](int32_t begin, int32_t end, int) {
         context.model.kernels().add({w.x + begin * hidden, w.output + begin * hidden, (end - begin) * hidden});

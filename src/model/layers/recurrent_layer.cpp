@@ -164,6 +164,7 @@ void run_recurrent(const LayerContext& context, const LayerWeights& layer) {
     const int64_t value_width = config.value_width();
     const int32_t m = context.pass.n_rows();
     norm_rows(context, layer.input_norm, w.x, w.normed);
+    observe(context, ActivationSite::mixer_in, w.normed, hidden, hidden);
     weights.in.apply(w.normed, hidden, m, w.projected, in_width, w.matmul_scratch, context.pool);
     run_conv(context, weights, layer.recurrent_index, in_width);
     run_gates(context, weights, layer.recurrent_index, in_width);
@@ -183,6 +184,7 @@ void run_recurrent(const LayerContext& context, const LayerWeights& layer) {
             context.model.kernels().gated_rmsnorm(args);
         }
     });
+    observe(context, ActivationSite::mixer_out, w.mixed, value_width, value_width);
     weights.out.apply(w.mixed, value_width, m, w.output, hidden, w.matmul_scratch, context.pool);
     for_row_blocks(context, [&](int32_t begin, int32_t end, int) {
         context.model.kernels().add({w.x + begin * hidden, w.output + begin * hidden, (end - begin) * hidden});
