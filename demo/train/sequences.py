@@ -27,12 +27,14 @@ class Stage:
     n_requests: tuple[int, int]  # requests that share one set of functions
     share_thinking: float = 0.3
     is_bare: bool = False  # copying first: no system message, only the first turns, one or two functions
+    is_step: bool = False  # shorter still: one reply, the user's words and the last results; no functions declared
 
 
 STAGES = (
-    Stage("copying", 2_000_000, (1, 1), 0.4, 1.0, (2, 4), is_bare=True),
-    Stage("one task", 5_000_000, (1, 1), 0.3, 1.0, (3, 5)),
-    Stage("two tasks", 12_000_000, (1, 2), 0.45, 0.8, (2, 5)),
+    Stage("single steps", 2_000_000, (1, 1), 0.4, 1.0, (1, 1), 0.2, is_bare=True, is_step=True),
+    Stage("copying", 4_000_000, (1, 1), 0.4, 1.0, (2, 4), is_bare=True),
+    Stage("one task", 8_000_000, (1, 1), 0.3, 1.0, (3, 5)),
+    Stage("two tasks", 16_000_000, (1, 2), 0.45, 0.8, (2, 5)),
     Stage("many tasks", 40_000_000, (1, 4), 0.45, 0.6, (1, 4)),
     Stage("as served", 1 << 60, (1, 4), 0.45, 0.1, (1, 2)),
 )
@@ -78,15 +80,27 @@ def agent_segments(
     return segments
 
 
+def step_segments(rng: random.Random, episode: conversations.Episode, share_thinking: float) -> list[render.Segment]:
+    """One turn of a conversation after the task and the results of the turn before."""
+    number = rng.randrange(len(episode.turns))
+    segments = [render.Segment(render.user_text(episode.user), False)]
+    if number:
+        segments.append(render.Segment(render.results_text(episode.turns[number - 1].results), False))
+    turn = episode.turns[number]
+    reasoning = turn.reasoning if rng.random() < share_thinking else None
+    return segments + render.reply_segments(reasoning, render.turn_body(turn.commands))
+
+
 def single_segments(rng: random.Random, all_functions: list[functions.Function], split: str, stage: Stage) -> list[render.Segment]:
     """Several requests for one set of functions. As a server renders it only the last reply has an empty reasoning block; here all."""
     weights = {"simple": 1, "multiple": 2, "parallel": 1, "parallel_multiple": 2, "irrelevance": 1.5}
     n_tools = rng.randint(1, 2 if stage.is_bare else 4)
     tools = rng.sample(all_functions, n_tools)
     is_short = rng.random() < stage.share_short
-    segments = [render.Segment(render.system_text([tool.tool() for tool in tools], "", is_short), False)]
+    system = "" if stage.is_step else render.system_text([tool.tool() for tool in tools], "", is_short)
+    segments = [render.Segment(system, False)]
     for _ in range(rng.randint(*stage.n_requests)):
-        category = rng.choices(list(weights), weights=list(weights.values()))[0]
+        category = "simple" if stage.is_step else rng.choices(list(weights), weights=list(weights.values()))[0]
         row = functions.request(rng, all_functions, tools, split, category)
         segments.append(render.Segment(render.user_text(row["messages"][0]["content"]), False))
         reasoning = None
@@ -137,11 +151,13 @@ class Stream:
         if is_single:
             return single_segments(rng, self._functions, self._split, stage)
         episode = conversations.Episode(rng, self._split, rng.randint(*stage.n_tasks), "", may_look=not stage.is_bare)
+        if stage.is_step:
+            return step_segments(rng, episode, stage.share_thinking)
         return agent_segments(rng, episode, rng.random() < stage.share_short, stage.share_thinking, stage.is_bare)
 
 
 def _padded(group: list[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
-    length = -(-max(len(ids) for ids, _ in group) // 64) * 64
+    length = -(-max(len(ids) for ids, _ in group) // 16) * 16
     ids = np.zeros((len(group), length), np.int64)
     marks = np.zeros((len(group), length), bool)
     for row, (sequence, marked) in enumerate(group):

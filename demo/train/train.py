@@ -6,10 +6,12 @@ process (SIGSTOP) simply goes on. The batches depend on the seed and the step al
 """
 
 import argparse
+import fcntl
 import json
 import os
 import random
 import signal
+import sys
 import time
 from pathlib import Path
 
@@ -25,6 +27,16 @@ def default_folder() -> Path:
     given = os.environ.get("ESPALIER_DEMO_FOLDER")
     cache = os.environ.get("XDG_CACHE_HOME")
     return Path(given) if given else (Path(cache) if cache else Path.home() / ".cache") / "espalier-demo"
+
+
+def lock(folder: Path, name: str) -> object:
+    """Held while the returned file is open: two trainers must not write one folder."""
+    file = (folder / f"{name}.lock").open("w")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        sys.exit(f"{folder}: another trainer (perhaps a stopped one) works here; end it first")
+    return file
 
 
 def padded_vocab(size: int) -> int:
@@ -122,17 +134,20 @@ class Run:
         """Share of whole validation replies that greedy decoding would produce, teacher-forced, thinking off, by kind of task."""
         rng = random.Random("check")
         stage = sequences.stage_at(self.tokens)
-        plain = sequences.Stage("check", 0, stage.n_tasks, 0.5, stage.share_short, stage.n_requests, 0.0, stage.is_bare)
+        plain = sequences.Stage("check", 0, stage.n_tasks, 0.5, stage.share_short, stage.n_requests, 0.0, stage.is_bare, stage.is_step)
         all_functions = sequences.functions.catalogue("validation")
         result: dict[str, float] = {}
         for name in ("agent", "single"):
             n_right, n_all = 0, 0
-            for _ in range(12):
+            for _ in range(60 if plain.is_step else 12):
                 if name == "single":
                     segments = sequences.single_segments(rng, all_functions, "validation", plain)
                 else:
                     episode = sequences.conversations.Episode(rng, "validation", rng.randint(*plain.n_tasks), "", may_look=not plain.is_bare)
-                    segments = sequences.agent_segments(rng, episode, rng.random() < plain.share_short, 0.0, plain.is_bare)
+                    if plain.is_step:
+                        segments = sequences.step_segments(rng, episode, 0.0)
+                    else:
+                        segments = sequences.agent_segments(rng, episode, rng.random() < plain.share_short, 0.0, plain.is_bare)
                 ids, marks = self.encoder.sequence(segments)
                 predicted = self.model(torch.from_numpy(ids)[None])[0].argmax(-1).numpy()
                 wrong = marks[1:] & (predicted[:-1] != ids[1:])
@@ -165,6 +180,7 @@ def main() -> None:
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     torch.set_flush_denormal(True)
+    held = lock(arguments.folder, "train")
     run = Run(arguments)
 
     def stop(_signal: int, _frame: object) -> None:
@@ -173,6 +189,7 @@ def main() -> None:
     signal.signal(signal.SIGTERM, stop)
     signal.signal(signal.SIGINT, stop)
     run.train()
+    held.close()
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from torch import Tensor
 from demo.train import sequences
 from demo.train.model import Attention, Model, Mtp, Shape
 from demo.train.optimizer import Optimizer
-from demo.train.train import default_folder
+from demo.train.train import default_folder, lock
 
 STEPS = 3
 WEIGHTS = (1.0, 0.7, 0.5)
@@ -114,6 +114,7 @@ def main() -> None:
     torch.set_num_threads(arguments.threads)
     torch.set_flush_denormal(True)
     torch.manual_seed(arguments.seed)
+    held = lock(arguments.folder, "mtp")
     trained = torch.load(arguments.folder / "state.pt", weights_only=True)
     trunk = Model(Shape(**trained["shape"]))
     trunk.load_state_dict({name: value.bfloat16().float() for name, value in trained["model"].items()})
@@ -164,6 +165,7 @@ def main() -> None:
             save()
             saved_at = time.monotonic()
     save()
+    held.close()
 
 
 if __name__ == "__main__":
