@@ -1,6 +1,7 @@
 // The command line: one binary, one subcommand per thing it does. Exit status: 0 success, 1 failed task, 2 bad usage.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <exception>
 
@@ -14,6 +15,11 @@ std::string version_text() {
     const auto isa = kernels::choose_isa(environment_variable("ESPALIER_ISA").value_or(""));
     std::string tier = isa ? std::string(kernels::to_string(*isa)) : isa.error().message;
     return fmt::format("espalier {} (gcc {}, kernels {})", ESPALIER_VERSION, __VERSION__, tier);
+}
+
+Status check_draft(const std::string& draft) {
+    if (draft == "auto" || draft == "off") return {};
+    return unsupported(fmt::format("--draft is \"{}\": there is no drafter yet; use auto or off", draft));
 }
 
 void add_model_options(CLI::App& command, engine::ModelOptions& options) {
@@ -47,8 +53,11 @@ int run(int argc, char** argv) {
     try {
         cli.parse(argc, argv);
     } catch (const CLI::ParseError& e) {
-        // CLI11 prints help and version as "errors" with status 0.
-        return cli.exit(e) == 0 ? 0 : 2;
+        if (e.get_exit_code() == 0) return cli.exit(e);  // help and version
+        std::string what = e.what();
+        std::replace(what.begin(), what.end(), '\n', ' ');
+        std::fprintf(stderr, "espalier: invalid_input: %s; see --help\n", what.c_str());
+        return 2;
     }
     const Status status = action();
     return status ? 0 : report(status.error());

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 
 #include "base/json.h"
@@ -12,18 +13,38 @@ namespace {
 
 constexpr size_t kTextFileMax = size_t{8} << 20;
 
+// An empty object if the folder has none.
+Result<Json> tokenizer_config(const std::string& model_path) {
+    const std::string path = model_path + "/tokenizer_config.json";
+    if (!std::filesystem::exists(path)) return Json::object();
+    TRY_ASSIGN(const std::string text, read_file(path, kTextFileMax));
+    TRY_ASSIGN(Json config, parse_json(text, path));
+    if (!config.is_object()) return invalid_input(fmt::format("{}: expected a JSON object", path));
+    return config;
+}
+
 // The template's source, empty if the folder has none.
-Result<std::string> template_source(const std::string& model_path, const std::string& override_path) {
+Result<std::string> template_source(const std::string& model_path, const std::string& override_path, const Json& config) {
     if (!override_path.empty()) return read_file(override_path, kTextFileMax);
     const std::string own = model_path + "/chat_template.jinja";
     if (std::filesystem::exists(own)) return read_file(own, kTextFileMax);
-    const std::string config_path = model_path + "/tokenizer_config.json";
-    if (!std::filesystem::exists(config_path)) return std::string();
-    TRY_ASSIGN(const std::string text, read_file(config_path, kTextFileMax));
-    TRY_ASSIGN(const Json config, parse_json(text, config_path));
-    if (!config.is_object()) return invalid_input(fmt::format("{}: expected a JSON object", config_path));
     const auto found = config.find("chat_template");
     return found != config.end() && found->is_string() ? found->get<std::string>() : std::string();
+}
+
+std::vector<int32_t> stop_tokens(const text::Tokenizer& tokenizer, const std::string& template_text, const Json& config) {
+    std::vector<int32_t> ids;
+    const auto add = [&](const std::string& token) {
+        const int32_t id = tokenizer.added_token_id(token);
+        if (id >= 0 && std::find(ids.begin(), ids.end(), id) == ids.end()) ids.push_back(id);
+    };
+    if (const auto eos = config.find("eos_token"); eos != config.end()) {
+        if (eos->is_string()) add(eos->get<std::string>());
+        else if (eos->is_object() && eos->contains("content") && (*eos)["content"].is_string())
+            add((*eos)["content"].get<std::string>());
+    }
+    if (template_text.find("<|im_end|>") != std::string::npos) add("<|im_end|>");
+    return ids;
 }
 
 Result<server::SamplingDefaults> sampling_defaults(const std::string& model_path) {
@@ -51,10 +72,20 @@ Result<server::SamplingDefaults> sampling_defaults(const std::string& model_path
 
 }  // namespace
 
+std::vector<int32_t> all_stop_ids(std::span<const int32_t> from_weights, const ModelFiles& files) {
+    std::vector<int32_t> ids(from_weights.begin(), from_weights.end());
+    for (const int32_t id : files.stop_ids) {
+        if (std::find(ids.begin(), ids.end(), id) == ids.end()) ids.push_back(id);
+    }
+    return ids;
+}
+
 Result<ModelFiles> load_model_files(const std::string& model_path, const std::string& chat_template_path) {
     ModelFiles files;
     TRY_ASSIGN(files.tokenizer, text::Tokenizer::load(model_path));
-    TRY_ASSIGN(const std::string source, template_source(model_path, chat_template_path));
+    TRY_ASSIGN(const Json config, tokenizer_config(model_path));
+    TRY_ASSIGN(const std::string source, template_source(model_path, chat_template_path, config));
+    files.stop_ids = stop_tokens(*files.tokenizer, source, config);
     if (!source.empty()) {
         TRY_ASSIGN(files.chat_template, text::ChatTemplate::parse(source));
         files.tool_format = text::detect_tool_format(source);

@@ -1,8 +1,11 @@
 // The text side of a model folder: tokenizer, chat template, tool format, sampling defaults.
 #pragma once
 
+#include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "base/result.h"
 #include "server/options.h"
@@ -17,7 +20,13 @@ struct ModelFiles {
     std::shared_ptr<const text::ChatTemplate> chat_template;  // null: the folder has none
     text::ToolFormat tool_format;
     server::SamplingDefaults sampling;
+    // Added tokens that end a turn: the tokenizer's own end token, and <|im_end|> where the template uses it. Checkpoints without
+    // a generation_config.json name only the end of a document.
+    std::vector<int32_t> stop_ids;
 };
+
+// The union of what the weights' files and the text side say, without repeats.
+std::vector<int32_t> all_stop_ids(std::span<const int32_t> from_weights, const ModelFiles& files);
 
 // chat_template_path: a file to use instead of the model's own; empty = the model's. Looks for chat_template.jinja, then the
 // "chat_template" field of tokenizer_config.json. Errors: those of reading and parsing; a missing template is none.

@@ -52,7 +52,7 @@ Result<std::string> answer(engine::LocalEngine& engine, const ModelFiles& files,
     job.sampling.repetition_penalty = files.sampling.repetition_penalty;
     job.sampling.seed = flags.seed;
     job.max_tokens = flags.max_tokens;
-    job.stop_ids = engine.eos_ids();
+    job.stop_ids = all_stop_ids(engine.eos_ids(), files);
     TRY_ASSIGN(auto stream, engine.submit(std::move(job)));
     text::DecodeStream decoder(*files.tokenizer, text::SkipSpecial::no);
     std::string reply;

@@ -2,11 +2,15 @@
 #include <fmt/format.h>
 #include <xxhash.h>
 
+#include <condition_variable>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <ctime>
 #include <filesystem>
 #include <memory>
+#include <mutex>
+#include <thread>
 
 #include "app/commands.h"
 #include "app/model_files.h"
@@ -26,27 +30,47 @@ struct ServeFlags {
     std::string thinking = "template";
     std::string chat_template;
     std::string cache_ram;
+    std::string cache_dir = "off";
+    std::string draft = "auto";
     std::string log_level = "info";
     bool is_public_forced = false;
     bool is_model_strict = false;
 };
 
-// Blocks the two ending signals in every thread and hands them to one waiting place.
+// The two ending signals, taken by one thread from the start: while the model loads they end the process at once, later they end
+// wait().
 class EndSignal {
 public:
     EndSignal() {
-        sigemptyset(&set_);
-        sigaddset(&set_, SIGINT);
-        sigaddset(&set_, SIGTERM);
-        pthread_sigmask(SIG_BLOCK, &set_, nullptr);
+        sigset_t set;
+        sigemptyset(&set);
+        sigaddset(&set, SIGINT);
+        sigaddset(&set, SIGTERM);
+        pthread_sigmask(SIG_BLOCK, &set, nullptr);  // inherited by every later thread
+        std::thread([set, state = state_] {
+            int signal = 0;
+            while (sigwait(&set, &signal) != 0) {
+            }
+            std::unique_lock lock(state->mutex);
+            if (!state->is_serving) std::_Exit(128 + signal);
+            state->has_come = true;
+            state->changed.notify_all();
+        }).detach();
     }
     void wait() const {
-        int signal = 0;
-        sigwait(&set_, &signal);
+        std::unique_lock lock(state_->mutex);
+        state_->is_serving = true;
+        state_->changed.wait(lock, [this] { return state_->has_come; });
     }
 
 private:
-    sigset_t set_{};
+    struct State {
+        std::mutex mutex;
+        std::condition_variable changed;
+        bool is_serving = false;
+        bool has_come = false;
+    };
+    std::shared_ptr<State> state_ = std::make_shared<State>();
 };
 
 Result<text::Thinking> parse_thinking(const std::string& word) {
@@ -76,6 +100,8 @@ Status serve(ServeFlags& flags) {
     const EndSignal end_signal;
     TRY_ASSIGN(const text::Thinking thinking, parse_thinking(flags.thinking));
     TRY_ASSIGN(const LogLevel level, parse_log_level(flags.log_level));
+    TRY(check_draft(flags.draft));
+    if (flags.cache_dir != "off") return unsupported("--cache-dir: conversations are not kept on disk yet; use --cache-dir off");
     if (!flags.cache_ram.empty()) {
         TRY_ASSIGN(flags.engine.cache_bytes, parse_size(flags.cache_ram));
     }
@@ -105,7 +131,7 @@ Status serve(ServeFlags& flags) {
     if (context->alias.empty()) context->alias = "espalier";
     context->model_names = flags.is_model_strict ? server::ModelNames::strict : server::ModelNames::any;
     context->thinking = thinking;
-    context->stop_ids = engine->eos_ids();
+    context->stop_ids = all_stop_ids(engine->eos_ids(), files);
     context->sampling = files.sampling;
     if (files.chat_template) {
         const std::string& source = files.chat_template->source();
@@ -140,6 +166,8 @@ void add_serve(CLI::App& parent, Action& action) {
     c->add_flag("--strict-model", flags->is_model_strict, "Answer 404 for other model names");
     c->add_option("--cache-ram", flags->cache_ram,
                   "Memory for keys, values and snapshots, e.g. 4G, default: a quarter of what is free");
+    c->add_option("--cache-dir", flags->cache_dir, "Folder for conversations on disk; only off so far")->capture_default_str();
+    c->add_option("--draft", flags->draft, "Speculation: auto or off; both decode token by token so far")->capture_default_str();
     c->add_option("--log-level", flags->log_level, "error, warning, info, debug")->capture_default_str();
     c->footer("Example: espalier serve MODEL --port 8080 --thinking off");
     c->callback([flags, &action] { action = [flags] { return serve(*flags); }; });

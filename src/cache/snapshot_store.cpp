@@ -4,7 +4,7 @@
 
 namespace espalier::cache {
 
-std::optional<Sequence> SnapshotStore::restore_longest(std::span<const TokenId> prompt, const std::string& salt) {
+int32_t SnapshotStore::find_longest(std::span<const TokenId> prompt, const std::string& salt) {
     auto best = entries_.end();
     int32_t best_length = 0;
     for (auto entry = entries_.begin(); entry != entries_.end(); ++entry) {
@@ -14,9 +14,13 @@ std::optional<Sequence> SnapshotStore::restore_longest(std::span<const TokenId> 
         best = entry;
         best_length = entry->snapshot.length();
     }
-    if (best == entries_.end()) return std::nullopt;
-    entries_.splice(entries_.begin(), entries_, best);
-    return best->snapshot.restore();
+    if (best != entries_.end()) entries_.splice(entries_.begin(), entries_, best);
+    return best_length;
+}
+
+std::optional<Sequence> SnapshotStore::restore_longest(std::span<const TokenId> prompt, const std::string& salt) {
+    if (find_longest(prompt, salt) == 0) return std::nullopt;
+    return entries_.front().snapshot.restore();
 }
 
 void SnapshotStore::keep(const Sequence& sequence, const std::string& salt) {

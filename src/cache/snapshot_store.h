@@ -16,7 +16,10 @@ class SnapshotStore {
 public:
     explicit SnapshotStore(int32_t snapshots_max) : snapshots_max_(snapshots_max) {}
 
-    // A sequence restored from the longest snapshot of `salt` whose tokens are a proper prefix of `prompt`.
+    // Length of the longest snapshot of `salt` whose tokens are a proper prefix of `prompt`, 0 if there is none. It counts as
+    // used now.
+    int32_t find_longest(std::span<const TokenId> prompt, const std::string& salt);
+    // A sequence restored from that snapshot.
     std::optional<Sequence> restore_longest(std::span<const TokenId> prompt, const std::string& salt);
     // Takes a snapshot of the sequence, unless the same tokens are kept already (then that one counts as used now). Drops the one
     // unused for longest when full.

@@ -69,21 +69,25 @@ int64_t available_memory_bytes() {
     return 0;
 }
 
+Result<std::unique_ptr<ThreadPool>> make_pool(int32_t n_threads) {
+    if (n_threads < 0 || n_threads > 1024) {
+        return invalid_input(fmt::format("--threads is {}, expected 1 to 1024 (0 = all CPUs)", n_threads));
+    }
+    return std::make_unique<ThreadPool>(n_threads > 0 ? n_threads : allowed_cpus());
+}
+
 Result<LoadedModel> load_model(const ModelOptions& options) {
     model::LoadOptions load;
     TRY_ASSIGN(load.acts, parse_acts(options.acts));
     TRY_ASSIGN(load.kv, parse_kv(options.kv_type));
     TRY_ASSIGN(load.isa, kernels::choose_isa(options.isa));
-    if (options.n_threads < 0 || options.n_threads > 1024) {
-        return invalid_input(fmt::format("--threads is {}, expected 1 to 1024 (0 = all CPUs)", options.n_threads));
-    }
     if (options.progress) {
         load.progress = [&](int64_t done, int64_t total) {
             options.progress(total > 0 ? static_cast<double>(done) / static_cast<double>(total) : 0.0);
         };
     }
     LoadedModel loaded;
-    loaded.pool = std::make_unique<ThreadPool>(options.n_threads > 0 ? options.n_threads : allowed_cpus());
+    TRY_ASSIGN(loaded.pool, make_pool(options.n_threads));
     TRY_ASSIGN(auto checkpoint, checkpoint::Checkpoint::open(options.path));
     TRY_ASSIGN(loaded.model, model::Model::load(std::move(checkpoint), load, *loaded.pool));
     return loaded;

@@ -35,6 +35,9 @@ Result<kernels::Acts> parse_acts(const std::string& word);
 std::string_view to_string(kernels::Acts acts);
 std::string_view to_string(kernels::KvType kv);
 
+// n_threads workers, or one for every CPU this process may use if 0. Errors: invalid_input out of 0 to 1024.
+Result<std::unique_ptr<ThreadPool>> make_pool(int32_t n_threads);
+
 // CPUs this process may use.
 int32_t allowed_cpus();
 // What the system could still hand out without swapping, from /proc/meminfo; 0 if unknown.

@@ -1,7 +1,9 @@
 // The engine thread: admits jobs, runs steps, reports events.
 //
-// A job is admitted when a sequence slot is free and the pages it may come to need are promised to it; kept snapshots give way
-// (oldest first) before a job waits. So a running job never fails for memory, and a prefill cannot push out its own prefix.
+// A job is admitted when a sequence slot is free and the pages it may come to need are promised to it. Kept snapshots give way to
+// it, oldest first, but not the one it continues from, and only if that lets it in. Snapshots are taken while the promises stay
+// covered. So a running job never fails for memory, a prefill cannot push out its own prefix, and a job that waits costs no
+// cache.
 #include "engine/local_engine.h"
 
 #include <fmt/format.h>
@@ -9,6 +11,7 @@
 #include <algorithm>
 #include <chrono>
 #include <deque>
+#include <exception>
 #include <list>
 #include <thread>
 
@@ -29,6 +32,7 @@ double ms_between(Clock::time_point from, Clock::time_point to) {
 
 // Prompt rows of one pass: the weights are read once for all of them; beyond this the gain is small and steps get long.
 constexpr int32_t kRowsMax = 512;
+constexpr int32_t kRowsLeast = 16;
 // A step should not take longer than this, so that a client that leaves is noticed; shorter while others wait for tokens.
 constexpr double kStepMs = 700;
 constexpr double kStepMsShared = 200;
@@ -169,17 +173,24 @@ private:
         gauges_.cache_budget_bytes = plan_.bytes;
     }
 
+    bool wait_for_work() {
+        std::unique_lock lock(mutex_);
+        wake_.wait(lock, [this] { return is_stopping_ || !queue_.empty() || !running_.empty(); });
+        return !is_stopping_;
+    }
+
+    // Thread entry: what a library throws (out of memory) ends the requests it hit, not the process.
     void run() {
-        for (;;) {
-            {
-                std::unique_lock lock(mutex_);
-                wake_.wait(lock, [this] { return is_stopping_ || !queue_.empty() || !running_.empty(); });
-                if (is_stopping_) break;
+        while (wait_for_work()) {
+            try {
+                drop_cancelled_queued();
+                drop_cancelled();
+                admit();
+                if (!running_.empty()) step();
+                update_gauges();
+            } catch (const std::exception& e) {
+                fail_all(exhausted(fmt::format("the engine could not go on with this request: {}", e.what())));
             }
-            admit();
-            drop_cancelled();
-            if (!running_.empty()) step();
-            update_gauges();
         }
         for (RunningJob& job : running_) finish(job, FinishReason::cancelled);
         running_.clear();
@@ -196,13 +207,30 @@ private:
         stream.push(std::move(event));
     }
 
-    // Pages that running jobs may still ask for.
+    // Pages that running jobs may still ask for: to grow, and one to copy a page that a snapshot shares.
     int64_t promised_pages() const {
         int64_t pages = 0;
-        for (const RunningJob& job : running_) {
-            pages += std::max<int64_t>(0, job.pages_needed - job.generation.sequence().n_pages()) + 2;
-        }
+        for (const RunningJob& job : running_)
+            pages += std::max<int64_t>(0, job.pages_needed - job.generation.sequence().n_pages()) + 1;
         return pages;
+    }
+
+    static void push_cancelled(const QueuedJob& queued) {
+        JobEvent event;
+        event.kind = JobEvent::Kind::finished;
+        event.reason = FinishReason::cancelled;
+        event.timings.prompt_tokens = static_cast<int32_t>(queued.job.prompt.size());
+        event.timings.queue_ms = ms_between(queued.submitted, Clock::now());
+        queued.stream->push(std::move(event));
+    }
+
+    void drop_cancelled_queued() {
+        std::lock_guard lock(mutex_);
+        std::erase_if(queue_, [](const QueuedJob& queued) {
+            if (!queued.stream->is_cancelled()) return false;
+            push_cancelled(queued);
+            return true;
+        });
     }
 
     void admit() {
@@ -210,19 +238,9 @@ private:
             QueuedJob queued;
             {
                 std::lock_guard lock(mutex_);
-                if (queue_.empty()) return;
-                if (!queue_.front().stream->is_cancelled() && !make_room(queue_.front().job)) return;
+                if (queue_.empty() || !make_room(queue_.front().job)) return;
                 queued = std::move(queue_.front());
                 queue_.pop_front();
-            }
-            if (queued.stream->is_cancelled()) {
-                JobEvent event;
-                event.kind = JobEvent::Kind::finished;
-                event.reason = FinishReason::cancelled;
-                event.timings.prompt_tokens = static_cast<int32_t>(queued.job.prompt.size());
-                event.timings.queue_ms = ms_between(queued.submitted, Clock::now());
-                queued.stream->push(std::move(event));
-                continue;
             }
             begin(std::move(queued));
         }
@@ -233,12 +251,18 @@ private:
         return (tokens + cache::kPageTokens - 1) / cache::kPageTokens;
     }
 
-    // Drops snapshots until the job's pages are free. False: it has to wait for a running job.
+    // Frees the pages the job needs by dropping snapshots. False: it has to wait for a running job, and nothing was dropped.
     bool make_room(const Job& job) {
-        const int64_t needed = pages_of(job, plan_.context_tokens) + 2;
-        while (memory_->pages().n_free() - promised_pages() < needed) {
-            if (!store_.drop_oldest()) return running_.empty();
-        }
+        const int32_t prefix = store_.find_longest(job.prompt, job.cache_salt);
+        const int64_t prefix_pages = prefix / cache::kPageTokens;  // shared with the snapshot; its partial page is copied
+        const int64_t needed = pages_of(job, plan_.context_tokens) - prefix_pages + 2;
+        const int64_t promised = promised_pages();
+        int64_t held = prefix > 0 ? prefix_pages + 1 : 0;
+        for (const RunningJob& running : running_) held += running.generation.sequence().n_pages();
+        const bool can_fit = memory_->pages().n_slots() - held - promised >= needed;
+        if (!can_fit && !running_.empty()) return false;
+        const int32_t n_kept = can_fit && prefix > 0 ? 1 : 0;
+        while (memory_->pages().n_free() - promised < needed && store_.size() > n_kept) store_.drop_oldest();
         return true;
     }
 
@@ -287,7 +311,7 @@ private:
             is_prefilling = is_prefilling || job.generation.is_prefilling();
         }
         const double target_ms = running_.size() > 1 ? kStepMsShared : kStepMs;
-        const int32_t rows = std::clamp(static_cast<int32_t>(target_ms / ms_per_row_), 16, kRowsMax);
+        const int32_t rows = std::clamp(static_cast<int32_t>(target_ms / ms_per_row_), kRowsLeast, kRowsMax);
         int32_t rows_before = 0;
         for (const decode::Generation* generation : steps_) rows_before += generation->prompt_left();
         const auto begin = Clock::now();
@@ -296,7 +320,8 @@ private:
         if (!status) return fail_all(status.error());
         int32_t rows_after = 0;
         for (const decode::Generation* generation : steps_) rows_after += generation->prompt_left();
-        if (rows_before - rows_after >= 16) ms_per_row_ = std::max(1e-3, ms_between(begin, end) / (rows_before - rows_after));
+        if (rows_before - rows_after >= kRowsLeast)
+            ms_per_row_ = std::max(1e-3, ms_between(begin, end) / (rows_before - rows_after));
         for (auto job = running_.begin(); job != running_.end();) {
             report(*job, end);
             if (job->generation.is_done()) {
@@ -314,7 +339,11 @@ private:
         running_.clear();
     }
 
+    // A snapshot in the middle of a page makes the sequence copy that page when it goes on: one page beyond what is promised.
     void keep_snapshot(decode::Generation& generation) {
+        while (memory_->pages().n_free() - promised_pages() < 1) {
+            if (!store_.drop_oldest()) return;
+        }
         for (const RunningJob& job : running_) {
             if (&job.generation == &generation) store_.keep(generation.sequence(), job.cache_salt);
         }
@@ -393,7 +422,7 @@ private:
     std::unique_ptr<decode::StepLoop> loop_;
     std::list<RunningJob> running_;
     std::vector<decode::Generation*> steps_;
-    double ms_per_row_ = 4;
+    double ms_per_row_ = kStepMs / kRowsLeast;  // until measured: short steps
 
     mutable std::mutex mutex_;
     std::condition_variable wake_;

@@ -177,6 +177,65 @@ TEST(LocalEngine, SnapshotsGiveWayToARequestThatNeedsTheMemory) {
     EXPECT_LE(engine->gauges().cache_bytes, engine->gauges().cache_budget_bytes);
 }
 
+// 32 pages: conversation A's snapshot holds 8 of them, a request for the whole context 16; two of the latter do not fit at all.
+TEST(LocalEngine, ARequestThatHasToWaitCostsNoSnapshot) {
+    EngineOptions tight = options(2);
+    tight.cache_bytes = int64_t{6} << 20;
+    const auto engine = start(tight);
+    Job first = job(500, 20, 2);
+    first.stable_boundaries = {490};
+    drain(**engine->submit(first));
+    auto running = *engine->submit(job(100, 21, 900));
+    while (running->wait_next(30'000)->kind != JobEvent::Kind::tokens) {
+    }
+    auto waiting = *engine->submit(job(100, 22, 900));
+    Job second = job(490, 20, 2);
+    second.prompt.push_back(1);
+    for (int i = 0; i < 20; ++i) running->wait_next(1000);
+    waiting->cancel();
+    drain(*waiting);
+    running->cancel();
+    drain(*running);
+    EXPECT_EQ(drain(**engine->submit(second)).last.timings.cached_tokens, 490);
+}
+
+TEST(LocalEngine, ALongConversationKeepsItsOwnPrefixInASmallPool) {
+    EngineOptions tight = options(1);
+    tight.cache_bytes = int64_t{1} << 20;
+    const auto engine = start(tight);
+    Job first = job(900, 23, 5);
+    first.stable_boundaries = {890};
+    drain(**engine->submit(first));
+    Job second = job(890, 23, 10);
+    const Job more = job(60, 24, 1);
+    second.prompt.insert(second.prompt.end(), more.prompt.begin(), more.prompt.end());
+    EXPECT_EQ(drain(**engine->submit(second)).last.timings.cached_tokens, 890);
+}
+
+TEST(LocalEngine, SnapshotsNeverTakeThePagesOfARunningRequest) {
+    EngineOptions tight = options(1);
+    tight.cache_bytes = int64_t{1} << 20;
+    const auto engine = start(tight);
+    for (uint32_t i = 0; i < 6; ++i) {
+        Job request = job(900, 30 + i % 3, 124);
+        request.stable_boundaries = {300, 650, 890, 900};
+        const Outcome outcome = drain(**engine->submit(request));
+        ASSERT_EQ(outcome.last.kind, JobEvent::Kind::finished) << outcome.last.error.message;
+        EXPECT_EQ(outcome.tokens.size(), 124u);
+    }
+}
+
+TEST(LocalEngine, AQueuedJobEndsAtOnceWhenItsClientLeaves) {
+    const auto engine = start(options(1));
+    auto running = *engine->submit(job(100, 40, 900));
+    auto queued = *engine->submit(job(100, 41, 900));
+    queued->cancel();
+    EXPECT_EQ(drain(*queued).last.reason, FinishReason::cancelled);
+    EXPECT_FALSE(running->is_done()) << "the running one goes on";
+    running->cancel();
+    drain(*running);
+}
+
 TEST(LocalEngine, DestructionEndsWhatRunsAndWaits) {
     std::vector<std::shared_ptr<JobStream>> streams;
     {

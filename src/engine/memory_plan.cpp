@@ -8,6 +8,7 @@ namespace espalier::engine {
 namespace {
 
 constexpr int32_t kContextFloor = 32768;  // what agents need at least
+constexpr int32_t kSequencesMax = 64;
 constexpr int64_t kMiB = int64_t{1} << 20;
 
 int64_t pages_for(int64_t tokens) {
@@ -20,6 +21,9 @@ Result<MemoryPlan> plan_memory(const MemoryRequest& request) {
     if (request.context_tokens > request.context_trained) {
         return invalid_input(fmt::format("--ctx is {}, the model was trained for {} tokens; choose at most that",
                                          request.context_tokens, request.context_trained));
+    }
+    if (request.sequences_max < 1 || request.sequences_max > kSequencesMax) {
+        return invalid_input(fmt::format("--parallel is {}, expected 1 to {}", request.sequences_max, kSequencesMax));
     }
     const auto page_bytes = static_cast<int64_t>(request.shape.page_bytes());
     const auto state_bytes = static_cast<int64_t>(request.shape.state_bytes());

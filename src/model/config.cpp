@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <limits>
 #include <string>
 
@@ -167,6 +168,9 @@ Result<ModelConfig> ModelConfig::parse(const Json& c) {
     m.rms_eps = static_cast<float>(eps);
     TRY(parse_rope(c, m));
     TRY(parse_layers(c, m));
+    if (std::find(m.layers.begin(), m.layers.end(), LayerKind::attention) == m.layers.end()) {
+        return unsupported("config.json: layer_types has no full_attention layer, at least one is needed");
+    }
     if (c.contains("mtp_num_hidden_layers") && c["mtp_num_hidden_layers"].is_number_integer()) {
         TRY_ASSIGN(const int64_t n_mtp, integer(c, "mtp_num_hidden_layers", 0, 16));
         m.n_mtp_layers = static_cast<int32_t>(n_mtp);

@@ -72,7 +72,9 @@ Result<Workspace> Workspace::create(const Model& model, const PassLimits& limits
     w.delta_scratch_floats_ = (1 + tree) * static_cast<size_t>(config.key_dim) * kernels::kDeltaColumns;
     const size_t block_tokens = static_cast<size_t>(kernels::kKeyBlock * kernels::kPartitionBlocks);
     const size_t partitions = static_cast<size_t>(limits.context_tokens) / block_tokens + 1;
-    w.attention_scratch_floats_ = partitions * kAttentionTaskRows * (static_cast<size_t>(config.head_dim) + 2);
+    // A task has at least the query heads of one KV head.
+    const auto task_rows = static_cast<size_t>(std::max(kAttentionTaskRows, config.n_heads / config.n_kv_heads));
+    w.attention_scratch_floats_ = partitions * task_rows * (static_cast<size_t>(config.head_dim) + 2);
     const size_t n_workers = static_cast<size_t>(n_threads);
     const size_t matmul_bytes = scratch_bytes(model, limits);
 

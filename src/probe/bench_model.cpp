@@ -158,7 +158,7 @@ private:
     }
 
     // Any ids do: the work does not depend on them.
-    TokenId token(int32_t position) const { return static_cast<TokenId>((position * 7919 + 13) % session_.vocab()); }
+    TokenId token(int32_t position) const { return static_cast<TokenId>((int64_t{position} * 7919 + 13) % session_.vocab()); }
 
     Status append(cache::Sequence& sequence, int32_t n) {
         while (n > 0) {

@@ -3,14 +3,61 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <system_error>
 
 #include "base/json.h"
 #include "base/mapped_file.h"
 #include "decode/step_loop.h"
+#include "kernels/quantize/formats.h"
 #include "model/mtp.h"
 #include "probe/npy.h"
 
 namespace espalier::probe {
+namespace {
+
+constexpr int32_t kGenerateMax = 1 << 18;
+constexpr int32_t kLayerRowsMax = 1 << 14;
+
+// Keys or values in KV type as floats. scale: of FP8.
+float kv_value(const cache::StateShape& shape, const std::byte* block, int64_t index, float scale) {
+    switch (shape.kv) {
+        case kernels::KvType::f32: return reinterpret_cast<const float*>(block)[index];
+        case kernels::KvType::bf16: return kernels::decode_bf16(reinterpret_cast<const uint16_t*>(block)[index]);
+        case kernels::KvType::fp8: return kernels::decode_e4m3(static_cast<uint8_t>(block[index])) * scale;
+    }
+    return 0;
+}
+
+// [attention layers of the trunk][kv heads][positions][head_dim] in one array each.
+Status write_keys_and_values(EvalSession& session, const std::string& out_dir) {
+    const cache::StateShape& shape = session.memory().shape();
+    const int32_t n = session.sequence().length();
+    std::vector<float> keys;
+    std::vector<float> values;
+    int64_t n_layers = 0;
+    for (const model::LayerWeights& layer : session.model().layers()) {
+        if (!layer.attention) continue;
+        ++n_layers;
+        for (int32_t head = 0; head < shape.n_kv_heads; ++head) {
+            for (int32_t position = 0; position < n; ++position) {
+                const int32_t page = session.sequence().page(position / cache::kPageTokens);
+                const int32_t lane = position % cache::kPageTokens;
+                const std::byte* k = session.memory().k_block(page, layer.kv_index, head);
+                const std::byte* v = session.memory().v_block(page, layer.kv_index, head);
+                for (int32_t d = 0; d < shape.head_dim; ++d) {
+                    keys.push_back(kv_value(shape, k, d * cache::kPageTokens + lane, layer.attention->k_scale));
+                    values.push_back(kv_value(shape, v, lane * shape.head_dim + d, layer.attention->v_scale));
+                }
+            }
+        }
+    }
+    const int64_t kv_shape[] = {n_layers, shape.n_kv_heads, n, shape.head_dim};
+    TRY(write_npy(out_dir + "/k.npy", kv_shape, keys));
+    return write_npy(out_dir + "/v.npy", kv_shape, values);
+}
+
+}  // namespace
 
 Result<std::unique_ptr<EvalSession>> EvalSession::open(const engine::ModelOptions& options, int32_t context_tokens,
                                                        int32_t n_sequences) {
@@ -83,18 +130,21 @@ Status eval_logits(const EvalOptions& options, const std::string& out, const std
 Status eval_layers(const EvalOptions& options, const LayersOptions& layers, const std::string& out) {
     if (layers.layer >= 0) {
         TRY_ASSIGN(NpyArray in, read_npy(layers.in_path));
-        TRY_ASSIGN(auto session, EvalSession::open(options.model, 1 << 16));
+        TRY_ASSIGN(auto session, EvalSession::open(options.model, kLayerRowsMax));
         const int64_t hidden = session->model().config().hidden;
-        if (in.shape.size() != 2 || in.shape[1] != hidden || in.shape[0] < 1 ||
-            in.shape[0] > session->forward().limits().rows_max) {
-            return invalid_input(
-                fmt::format("{}: expected [1 to {}, {}]", layers.in_path, session->forward().limits().rows_max, hidden));
+        if (in.shape.size() != 2 || in.shape[1] != hidden || in.shape[0] < 1 || in.shape[0] > kLayerRowsMax) {
+            return invalid_input(fmt::format("{}: expected [1 to {}, {}]", layers.in_path, kLayerRowsMax, hidden));
         }
         if (layers.layer >= session->model().config().n_layers) {
             return invalid_input(
                 fmt::format("--layer is {}, the model has {} layers", layers.layer, session->model().config().n_layers));
         }
-        TRY(session->forward().run_layer(layers.layer, session->sequence(), in.values));
+        for (int64_t begin = 0; begin < in.shape[0]; begin += session->forward().limits().rows_max) {
+            const int64_t n = std::min<int64_t>(session->forward().limits().rows_max, in.shape[0] - begin);
+            const auto rows = std::span(in.values).subspan(static_cast<size_t>(begin * hidden), static_cast<size_t>(n * hidden));
+            TRY(session->forward().run_layer(layers.layer, session->sequence(), rows));
+            session->forward().commit_spine(0);
+        }
         return write_npy(out, in.shape, in.values);
     }
     TRY_ASSIGN(const std::vector<TokenId> ids, read_ids(options.ids_path));
@@ -113,8 +163,9 @@ Status eval_layers(const EvalOptions& options, const LayersOptions& layers, cons
 Status eval_state(const EvalOptions& options, const std::string& out_dir) {
     TRY_ASSIGN(const std::vector<TokenId> ids, read_ids(options.ids_path));
     TRY_ASSIGN(auto session, EvalSession::open(options.model, static_cast<int32_t>(ids.size())));
-    if (session->memory().shape().kv != kernels::KvType::f32)
-        return invalid_input("eval state reads keys and values as float: use --kv-type f32");
+    std::error_code failed;
+    std::filesystem::create_directories(out_dir, failed);
+    if (failed) return invalid_input(fmt::format("{}: cannot create the folder: {}", out_dir, failed.message()));
     TRY(session->feed(ids));
     const cache::StateShape& shape = session->memory().shape();
     cache::Memory& memory = session->memory();
@@ -132,34 +183,18 @@ Status eval_state(const EvalOptions& options, const std::string& out_dir) {
                 conv.push_back(columns[column * shape.conv_channels + c]);
         }
     }
-    const int64_t n = session->sequence().length();
-    const int64_t n_layers = shape.n_kv_layers - (session->model().mtp() != nullptr ? 1 : 0);
-    std::vector<float> keys;
-    std::vector<float> values;
-    for (int32_t layer = 0; layer < n_layers; ++layer) {
-        for (int32_t head = 0; head < shape.n_kv_heads; ++head) {
-            for (int32_t position = 0; position < n; ++position) {
-                const int32_t page = session->sequence().page(position / cache::kPageTokens);
-                const int32_t lane = position % cache::kPageTokens;
-                const auto* k = reinterpret_cast<const float*>(memory.k_block(page, layer, head));
-                const auto* v = reinterpret_cast<const float*>(memory.v_block(page, layer, head));
-                for (int32_t d = 0; d < shape.head_dim; ++d) keys.push_back(k[d * cache::kPageTokens + lane]);
-                values.insert(values.end(), v + lane * shape.head_dim, v + (lane + 1) * shape.head_dim);
-            }
-        }
-    }
     const int64_t conv_shape[] = {n_recurrent, shape.conv_channels, 4};
     const int64_t recurrent_shape[] = {n_recurrent, shape.n_value_heads, shape.key_dim, shape.value_dim};
-    const int64_t kv_shape[] = {n_layers, shape.n_kv_heads, n, shape.head_dim};
     TRY(write_npy(out_dir + "/conv.npy", conv_shape, conv));
     TRY(write_npy(out_dir + "/recurrent.npy", recurrent_shape, recurrent));
-    TRY(write_npy(out_dir + "/k.npy", kv_shape, keys));
-    return write_npy(out_dir + "/v.npy", kv_shape, values);
+    return write_keys_and_values(*session, out_dir);
 }
 
 Result<std::string> eval_generate(const EvalOptions& options, const GenerateOptions& generate) {
     TRY_ASSIGN(std::vector<TokenId> ids, read_ids(options.ids_path));
-    if (generate.n_tokens < 1) return invalid_input(fmt::format("-n is {}, expected at least 1", generate.n_tokens));
+    if (generate.n_tokens < 1 || generate.n_tokens > kGenerateMax) {
+        return invalid_input(fmt::format("-n is {}, expected 1 to {}", generate.n_tokens, kGenerateMax));
+    }
     const auto context = static_cast<int32_t>(ids.size()) + generate.n_tokens;
     TRY_ASSIGN(auto session, EvalSession::open(options.model, context));
     TRY(session->check(ids));

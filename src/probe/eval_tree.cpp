@@ -162,12 +162,12 @@ Status eval_linear(const engine::ModelOptions& options, const std::string& modul
     TRY_ASSIGN(WeightView view, checkpoint->linear(name, n, x.shape[1]));
     TRY_ASSIGN(const kernels::Acts acts, engine::parse_acts(options.acts));
     TRY_ASSIGN(const kernels::Isa isa, kernels::choose_isa(options.isa));
-    ThreadPool pool(options.n_threads > 0 ? options.n_threads : engine::allowed_cpus());
-    TRY_ASSIGN(const model::LinearGroup group, model::LinearGroup::pack({std::move(view)}, acts, isa, pool));
+    TRY_ASSIGN(auto pool, engine::make_pool(options.n_threads));
+    TRY_ASSIGN(const model::LinearGroup group, model::LinearGroup::pack({std::move(view)}, acts, isa, *pool));
     const int64_t m = x.shape[0];
     TRY_ASSIGN(Buffer scratch, Buffer::allocate(std::max<size_t>(64, group.scratch_bytes(m))));
     std::vector<float> y(static_cast<size_t>(m * n));
-    group.apply(x.values.data(), x.shape[1], m, y.data(), n, scratch.data(), pool);
+    group.apply(x.values.data(), x.shape[1], m, y.data(), n, scratch.data(), *pool);
     const int64_t shape[] = {m, n};
     return write_npy(out, shape, y);
 }
