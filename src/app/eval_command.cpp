@@ -103,7 +103,7 @@ void add_mtp(CLI::App& eval, Action& action) {
     auto flags = std::make_shared<EvalFlags>();
     CLI::App* c = model_command(eval, "mtp", "Logits of the MTP head: prefill slots and recursive drafts", *flags);
     c->add_option("--ids", flags->eval.ids_path, "JSON array of token ids")->required();
-    c->add_option("--steps", flags->steps, "Draft steps")->capture_default_str();
+    c->add_option("--steps", flags->steps, "Draft steps")->check(CLI::Range(1, 256))->capture_default_str();
     c->add_option("--next", flags->next, "Token after the prompt, default: the trunk's choice")->check(CLI::NonNegativeNumber);
     c->add_option("--out", flags->out, "Output .npy [n, vocab]; drafts go to FILE.draft.npy")->required();
     c->footer("Example: espalier eval mtp MODEL --ids ids.json --steps 8 --out mtp.npy");
@@ -119,7 +119,7 @@ void add_generate(CLI::App& eval, Action& action, const std::string& name, const
     auto flags = std::make_shared<EvalFlags>();
     CLI::App* c = model_command(eval, name, help, *flags);
     c->add_option("--ids", flags->eval.ids_path, "JSON array of token ids")->required();
-    c->add_option("-n", flags->generate.n_tokens, "Tokens to generate")->capture_default_str();
+    c->add_option("-n", flags->generate.n_tokens, "Tokens to generate")->check(CLI::Range(1, 1 << 18))->capture_default_str();
     c->add_flag("--json", flags->generate.as_object, "Print {\"ids\", \"rounds\", \"drafted\", \"accepted\"}");
     c->add_option("--draft", flags->draft, "Speculation: auto or off; both decode token by token so far")->capture_default_str();
     if (name == "sample") {
@@ -148,8 +148,10 @@ void add_generate(CLI::App& eval, Action& action, const std::string& name, const
 void add_make_model(CLI::App& eval, Action& action) {
     auto options = std::make_shared<probe::MakeModelOptions>();
     CLI::App* c = eval.add_subcommand("make-model", "Writes a checkpoint of a real shape with random weights");
-    c->add_option("--shape", options->shape, "tiny, 0.8b, 2b, 4b, 9b, 27b")->required();
-    c->add_option("--format", options->format, "bf16 or nvfp4")->required();
+    c->add_option("--shape", options->shape, "tiny, 0.8b, 2b, 4b, 9b, 27b")
+        ->check(CLI::IsMember({"tiny", "0.8b", "2b", "4b", "9b", "27b"}))
+        ->required();
+    c->add_option("--format", options->format, "bf16 or nvfp4")->check(CLI::IsMember({"bf16", "nvfp4"}))->required();
     c->add_option("--out", options->out_dir, "Folder to write")->required();
     c->add_option("--seed", options->seed, "Seed")->capture_default_str();
     c->add_option("--tokenizer", options->tokenizer_path,

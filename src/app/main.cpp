@@ -26,9 +26,14 @@ void add_model_options(CLI::App& command, engine::ModelOptions& options) {
     options.isa = environment_variable("ESPALIER_ISA").value_or("");
     command.add_option("MODEL", options.path, "Model folder")->required();
     command.add_option("--acts", options.acts, "Activations in quantised products: auto, ckpt (a4), a8, a16, a32")
+        ->check(CLI::IsMember({"auto", "ckpt", "a4", "a8", "a16", "a32"}))
         ->capture_default_str();
-    command.add_option("--kv-type", options.kv_type, "Keys and values: auto, f32, bf16, fp8")->capture_default_str();
-    command.add_option("--threads", options.n_threads, "Worker threads, 0 = all CPUs")->capture_default_str();
+    command.add_option("--kv-type", options.kv_type, "Keys and values: auto, f32, bf16, fp8")
+        ->check(CLI::IsMember({"auto", "f32", "bf16", "fp8"}))
+        ->capture_default_str();
+    command.add_option("--threads", options.n_threads, "Worker threads, 0 = all CPUs")
+        ->check(CLI::Range(0, 1024))
+        ->capture_default_str();
 }
 
 namespace {

@@ -155,9 +155,13 @@ void add_serve(CLI::App& parent, Action& action) {
     c->add_option("--port", flags->server.port, "Port, 0 = any free one")->capture_default_str();
     c->add_option("--ctx", flags->engine.context_tokens, "Context in tokens, default: what fits, at least 32768")
         ->check(CLI::PositiveNumber);
-    c->add_option("--parallel", flags->engine.sequences_max, "Requests computed at the same time")->capture_default_str();
+    c->add_option("--parallel", flags->engine.sequences_max, "Requests computed at the same time")
+        ->check(CLI::Range(1, 64))
+        ->capture_default_str();
     c->add_option("--alias", flags->alias, "Model name in answers, default: the folder's name");
-    c->add_option("--thinking", flags->thinking, "For requests that do not say: on, off, template")->capture_default_str();
+    c->add_option("--thinking", flags->thinking, "For requests that do not say: on, off, template")
+        ->check(CLI::IsMember({"on", "off", "template"}))
+        ->capture_default_str();
     c->add_option("--chat-template", flags->chat_template, "Template file instead of the model's own");
     c->add_option("--api-key", flags->server.api_keys, "Key that clients must send; also from ESPALIER_API_KEY");
     c->add_flag("--allow-public", flags->is_public_forced, "Accept a public address without a key");
@@ -168,7 +172,9 @@ void add_serve(CLI::App& parent, Action& action) {
                   "Memory for keys, values and snapshots, e.g. 4G, default: a quarter of what is free");
     c->add_option("--cache-dir", flags->cache_dir, "Folder for conversations on disk; only off so far")->capture_default_str();
     c->add_option("--draft", flags->draft, "Speculation: auto or off; both decode token by token so far")->capture_default_str();
-    c->add_option("--log-level", flags->log_level, "error, warning, info, debug")->capture_default_str();
+    c->add_option("--log-level", flags->log_level, "error, warning, info, debug")
+        ->check(CLI::IsMember({"error", "warning", "info", "debug"}))
+        ->capture_default_str();
     c->footer("Example: espalier serve MODEL --port 8080 --thinking off");
     c->callback([flags, &action] { action = [flags] { return serve(*flags); }; });
 }

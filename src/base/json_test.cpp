@@ -44,10 +44,21 @@ TEST(Json, LimitsTheDepth) {
     EXPECT_TRUE(parse_json(nested(kJsonDepthMax), "test"));
     const auto too_deep = parse_json(nested(kJsonDepthMax + 1), "test");
     ASSERT_FALSE(too_deep);
-    EXPECT_EQ(too_deep.error().message, "test: JSON nests 257 levels deep, the limit is 256");
+    EXPECT_EQ(too_deep.error().message, "test: JSON nests more than 256 levels deep");
     EXPECT_FALSE(parse_json(std::string(10'000'000, '['), "test"));
     EXPECT_TRUE(parse_json(nested(3), "test", 3));
     EXPECT_FALSE(parse_json(nested(4), "test", 3));
+}
+
+TEST(Json, RefusesAnObjectWithTooManyMembersBeforeParsingIt) {
+    std::string text = "{";
+    for (int i = 0; i <= kJsonMembersMax; ++i) text += (i > 0 ? ", \"" : "\"") + std::to_string(i) + "\": [1, 2, {}]";
+    const auto too_many = parse_json(text + "}", "test");
+    ASSERT_FALSE(too_many);
+    EXPECT_EQ(too_many.error().message, "test: a JSON object has more than 32768 members");
+    std::string list = "[1";
+    for (int i = 0; i < 2 * kJsonMembersMax; ++i) list += ", 1";
+    EXPECT_TRUE(parse_json(list + "]", "test")) << "arrays may be long";
 }
 
 TEST(Json, BracketsInsideStringsDoNotCount) {

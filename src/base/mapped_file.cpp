@@ -26,7 +26,7 @@ struct FileDescriptor {
 
 // Opens a regular file and returns its size.
 Result<size_t> open_regular(const std::string& path, FileDescriptor& file) {
-    file.fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    file.fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a FIFO must not block here
     if (file.fd < 0) return system_error(path, "open");
     struct stat info {};
     if (::fstat(file.fd, &info) != 0) return system_error(path, "stat");
@@ -90,6 +90,10 @@ Result<std::string> read_file(const std::string& path, size_t bytes_max) {
 }
 
 Status write_file_atomic(const std::string& path, std::string_view bytes) {
+    struct stat existing {};
+    if (::lstat(path.c_str(), &existing) == 0 && !S_ISREG(existing.st_mode)) {
+        return invalid_input(fmt::format("{}: exists and is not a regular file; it would be replaced: name another file", path));
+    }
     const std::string temporary = fmt::format("{}.tmp.{}", path, ::getpid());
     FileDescriptor file;
     file.fd = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);

@@ -40,6 +40,7 @@ private:
 Result<std::string> read_file(const std::string& path, size_t bytes_max);
 
 // Writes through a temporary file in the same folder, fsync and rename: readers see the old or the new file, never a mixture.
+// Errors: invalid_input (cannot write; the path is a device, link, pipe or folder, which a rename would replace).
 Status write_file_atomic(const std::string& path, std::string_view bytes);
 
 }  // namespace espalier

@@ -101,6 +101,19 @@ TEST_F(MappedFileTest, AMapOutlivesTheFilesReplacement) {
     EXPECT_EQ(static_cast<char>(mapped->bytes()[0]), 'o');
 }
 
+TEST_F(MappedFileTest, APipeIsNeitherReadNorReplaced) {
+    const std::string pipe = path("pipe");
+    ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+    EXPECT_FALSE(MappedFile::open(pipe)) << "and does not wait for a writer";
+    EXPECT_FALSE(read_file(pipe, 100));
+    EXPECT_FALSE(write_file_atomic(pipe, "x"));
+    EXPECT_TRUE(std::filesystem::is_fifo(pipe));
+    const std::string link = path("link");
+    std::filesystem::create_symlink(pipe, link);
+    EXPECT_FALSE(write_file_atomic(link, "x"));
+    EXPECT_TRUE(std::filesystem::is_symlink(link));
+}
+
 TEST_F(MappedFileTest, WritingToAMissingFolderFails) {
     const Status status = write_file_atomic(path("no/such/folder"), "x");
     ASSERT_FALSE(status);

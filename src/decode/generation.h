@@ -25,7 +25,8 @@ struct GenerationParams {
     int32_t n_logprobs = -1;
 };
 
-enum class EndReason { none, stop_id, stop_string, length };
+// broken: the logits were not finite (damaged weights, or values beyond float).
+enum class EndReason { none, stop_id, stop_string, length, broken };
 
 class Generation {
 public:
@@ -53,6 +54,8 @@ public:
     TokenId root() const { return reply_.back(); }
     // Takes a chosen token: appends it to the reply, or ends (a stop id is not part of the reply).
     void accept(TokenId token);
+    // Ends without a token.
+    void fail() { reason_ = EndReason::broken; }
     void record_logprobs(std::vector<TokenLogprob> row) { logprobs_.push_back(std::move(row)); }
     // Forwards after the prompt.
     int32_t rounds = 0;

@@ -1,5 +1,7 @@
 #include "decode/sampler.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 
@@ -7,6 +9,25 @@
 #include "decode/random.h"
 
 namespace espalier::decode {
+
+Status check_params(const SamplerParams& params) {
+    struct Range {
+        const char* name;
+        float value, low, high;
+    };
+    const Range ranges[] = {{"temperature", params.temperature, 0, 100},
+                            {"top-p", params.top_p, 0, 1},
+                            {"min-p", params.min_p, 0, 1},
+                            {"repetition penalty", params.repetition_penalty, 0.01f, 100},
+                            {"presence penalty", params.presence_penalty, -100, 100},
+                            {"frequency penalty", params.frequency_penalty, -100, 100}};
+    for (const Range& range : ranges) {
+        if (range.value >= range.low && range.value <= range.high) continue;
+        return invalid_input(fmt::format("{} is {}, expected {} to {}", range.name, range.value, range.low, range.high));
+    }
+    if (params.top_k < 0) return invalid_input(fmt::format("top-k is {}, expected at least 0", params.top_k));
+    return {};
+}
 
 Sampler::Sampler(const kernels::KernelTable& kernels, int32_t vocab, int32_t vocab_usable)
     : kernels_(kernels), vocab_usable_(std::min(vocab, vocab_usable)) {

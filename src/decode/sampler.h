@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/result.h"
 #include "kernels/dispatch.h"
 
 namespace espalier::decode {
@@ -31,6 +32,9 @@ struct SamplerParams {
 
     bool needs_history() const { return repetition_penalty != 1.0f || presence_penalty != 0.0f || frequency_penalty != 0.0f; }
 };
+
+// Errors: invalid_input naming the value that is out of range (or not a number).
+Status check_params(const SamplerParams& params);
 
 struct TokenLogprob {
     TokenId token = 0;

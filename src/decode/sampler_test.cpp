@@ -112,6 +112,22 @@ TEST(Sampler, BiasMovesAToken) {
     EXPECT_EQ(sampler.choose(logits, params, 0, {}, {}), 2);
 }
 
+TEST(Sampler, NamesTheParameterThatIsOutOfRange) {
+    EXPECT_TRUE(check_params({}).has_value());
+    const auto message = [](auto change) {
+        SamplerParams params;
+        change(params);
+        const Status status = check_params(params);
+        return status ? std::string() : status.error().message;
+    };
+    const float nan = std::numeric_limits<float>::quiet_NaN();
+    EXPECT_NE(message([&](SamplerParams& p) { p.temperature = nan; }).find("temperature"), std::string::npos);
+    EXPECT_NE(message([&](SamplerParams& p) { p.temperature = -1; }).find("temperature"), std::string::npos);
+    EXPECT_NE(message([&](SamplerParams& p) { p.top_p = 2; }).find("top-p"), std::string::npos);
+    EXPECT_NE(message([&](SamplerParams& p) { p.repetition_penalty = 0; }).find("repetition"), std::string::npos);
+    EXPECT_NE(message([&](SamplerParams& p) { p.top_k = -3; }).find("top-k"), std::string::npos);
+}
+
 TEST(Sampler, SurvivesNaN) {
     Sampler sampler = make_sampler(3, 3);
     SamplerParams params;

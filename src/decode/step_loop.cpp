@@ -1,6 +1,7 @@
 #include "decode/step_loop.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 #include "base/check.h"
@@ -94,6 +95,10 @@ Status StepLoop::finish(int32_t segment, Generation& generation, const BoundaryH
 void StepLoop::choose(int32_t segment, int32_t node, Generation& generation) {
     const std::span<float> logits(logits_.as<float>(), logits_.bytes() / sizeof(float));
     forward_.logits(segment, node, 1, logits.data());
+    float best = 0;
+    int64_t best_index = 0;
+    forward_.model().kernels().argmax({logits.data(), static_cast<int64_t>(logits.size()), &best, &best_index});
+    if (!std::isfinite(best)) return generation.fail();
     const int32_t n_logprobs = generation.params().n_logprobs;
     std::vector<float> raw;
     if (n_logprobs >= 0) raw.assign(logits.begin(), logits.end());

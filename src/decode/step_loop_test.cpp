@@ -26,24 +26,25 @@ std::atomic<int64_t> g_allocations = 0;
 }  // namespace
 
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-void* operator new(std::size_t bytes) {
+// noinline: gcc 12 sees through one half of an inlined pair and reports a mismatch.
+[[gnu::noinline]] void* operator new(std::size_t bytes) {
     if (g_is_counting) ++g_allocations;
     if (void* memory = std::malloc(bytes == 0 ? 1 : bytes)) return memory;
     std::abort();
 }
-void* operator new[](std::size_t bytes) {
+[[gnu::noinline]] void* operator new[](std::size_t bytes) {
     return operator new(bytes);
 }
-void operator delete(void* memory) noexcept {
+[[gnu::noinline]] void operator delete(void* memory) noexcept {
     std::free(memory);
 }
-void operator delete[](void* memory) noexcept {
+[[gnu::noinline]] void operator delete[](void* memory) noexcept {
     std::free(memory);
 }
-void operator delete(void* memory, std::size_t) noexcept {
+[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept {
     std::free(memory);
 }
-void operator delete[](void* memory, std::size_t) noexcept {
+[[gnu::noinline]] void operator delete[](void* memory, std::size_t) noexcept {
     std::free(memory);
 }
 #endif

@@ -72,6 +72,7 @@ FinishReason to_finish(decode::EndReason reason) {
     switch (reason) {
         case decode::EndReason::stop_id: return FinishReason::stop_id;
         case decode::EndReason::stop_string: return FinishReason::stop_string;
+        case decode::EndReason::broken: return FinishReason::failed;
         case decode::EndReason::length:
         case decode::EndReason::none: break;
     }
@@ -130,6 +131,7 @@ public:
                 "or start with a larger --ctx (trained for {})",
                 length, plan_.context_tokens, loaded_.model->config().context_trained));
         }
+        TRY(decode::check_params(to_params(job, 1).sampling));
         if (job.max_tokens < 1) return invalid_input(fmt::format("max_tokens is {}, expected at least 1", job.max_tokens));
         if (!job.stop_strings.empty() && !tokenizer_) return unsupported("stop strings need a tokenizer, and none is loaded");
         auto stream = std::make_shared<JobStream>();
@@ -325,7 +327,10 @@ private:
         for (auto job = running_.begin(); job != running_.end();) {
             report(*job, end);
             if (job->generation.is_done()) {
-                finish(*job, to_finish(job->generation.reason()));
+                const FinishReason reason = to_finish(job->generation.reason());
+                if (reason == FinishReason::failed)
+                    push_failed(*job->stream, corrupt_data("the model's logits are not finite numbers: damaged weights"));
+                else finish(*job, reason);
                 job = running_.erase(job);
             } else {
                 ++job;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <system_error>
 
@@ -18,6 +19,10 @@ namespace {
 
 constexpr int32_t kGenerateMax = 1 << 18;
 constexpr int32_t kLayerRowsMax = 1 << 14;
+
+Error not_finite(const std::string& path) {
+    return corrupt_data(fmt::format("{}: the logits are not finite numbers: the weights are damaged", path));
+}
 
 // Keys or values in KV type as floats. scale: of FP8.
 float kv_value(const cache::StateShape& shape, const std::byte* block, int64_t index, float scale) {
@@ -123,6 +128,8 @@ Status eval_logits(const EvalOptions& options, const std::string& out, const std
         if (positions == Positions::all) session->forward().logits(0, 0, n, logits.data() + static_cast<size_t>(begin) * vocab);
         else session->forward().logits(0, n - 1, 1, logits.data());
     }));
+    if (!std::all_of(logits.begin(), logits.end(), [](float x) { return std::isfinite(x); }))
+        return not_finite(options.model.path);
     const int64_t shape[] = {static_cast<int64_t>(n_rows), static_cast<int64_t>(vocab)};
     return write_npy(out, shape, logits);
 }
@@ -195,6 +202,7 @@ Result<std::string> eval_generate(const EvalOptions& options, const GenerateOpti
     if (generate.n_tokens < 1 || generate.n_tokens > kGenerateMax) {
         return invalid_input(fmt::format("-n is {}, expected 1 to {}", generate.n_tokens, kGenerateMax));
     }
+    TRY(decode::check_params(generate.sampling));
     const auto context = static_cast<int32_t>(ids.size()) + generate.n_tokens;
     TRY_ASSIGN(auto session, EvalSession::open(options.model, context));
     TRY(session->check(ids));
@@ -205,6 +213,7 @@ Result<std::string> eval_generate(const EvalOptions& options, const GenerateOpti
     decode::Generation generation(std::move(session->sequence()), std::move(ids), std::move(params), nullptr);
     decode::Generation* const pointer = &generation;
     while (!generation.is_done()) TRY(loop->step({&pointer, 1}, session->forward().limits().rows_max, {}));
+    if (generation.reason() == decode::EndReason::broken) return not_finite(options.model.path);
     const Json reply(std::vector<TokenId>(generation.reply().begin(), generation.reply().end()));
     if (!generate.as_object) return dump_json(reply);
     return dump_json(Json{{"ids", reply}, {"rounds", generation.rounds}, {"drafted", 0}, {"accepted", 0}});

@@ -562,7 +562,14 @@ MethodKind method_kind(const Val& self, std::string_view name) {
 bool call_method(Runtime& rt, const Val& self, std::string_view name, const CallArgs& args, Val& out) {
     const Method method = find_method(table_for(self), name);
     if (method == nullptr) return rt.fail_type(fmt::format("'{}' object has no method '{}'", type_name(self), name));
-    if (self.is_string() && !rt.charge_steps(text_of(self).size() / 256)) return false;
+    if (self.is_string()) {
+        // Searching compares up to the whole needle at every place.
+        size_t longest = 0;
+        for (const Val& argument : args.positional)
+            longest = std::max(longest, argument.is_string() ? text_of(argument).size() : 0);
+        const size_t size = text_of(self).size();
+        if (!rt.charge_steps(size / 256 + size / 64 * longest / 64)) return false;
+    }
     return method(rt, self, args, out);
 }
 

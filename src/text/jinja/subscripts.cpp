@@ -171,7 +171,7 @@ bool get_item(Runtime& rt, const Val& value, const Val& index, Val& out) {
         return true;
     }
     if (const std::string* text = value.as_string(); text != nullptr && to_int64(index, i)) {
-        if (!rt.charge_steps(text->size() / 1024)) return false;
+        if (!rt.charge_steps(text->size() / 64)) return false;
         const std::string_view character = character_at(*text, i);
         out = character.empty() ? missing_element(rt, value, index) : Val(character).with_markup(value.is_markup());
         return true;
