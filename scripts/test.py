@@ -20,6 +20,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "build" / "test-results"
+PROGRAM = ROOT / "build" / "release" / "espalier"
 TSAN_FOLDERS = ["base", "engine", "server"]
 FUZZ_SECONDS = 60
 
@@ -100,11 +101,14 @@ def run_unit_tests(preset, tier, tally, folders=None):
 
 def run_python_tests(tier, tally):
     heading("cross-folder tests")
+    if not PROGRAM.exists():
+        tally.record("python: not run, the release build failed", ok=False)
+        return
     report = RESULTS / "python.xml"
     command = [".venv/bin/python", "-m", "pytest", "tests", "-q", "-rs", "--junitxml", report]
     if tier != "full":
         command += ["-m", "not full"]
-    code = run(command, ESPALIER_BIN=str(ROOT / "build" / "release" / "espalier"), PYTHONDONTWRITEBYTECODE="1")
+    code = run(command, ESPALIER_BIN=str(PROGRAM), PYTHONDONTWRITEBYTECODE="1")
     n_failures = read_junit(report, "python", tally) if report.exists() else 0
     if code != 0 and n_failures == 0:
         tally.record(f"python: pytest ended with exit code {code}", ok=False)
