@@ -11,6 +11,7 @@ Everything is written below --folder (else $ESPALIER_DEMO_FOLDER, else the user'
 
 import argparse
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -69,7 +70,9 @@ class Pipeline:
 
     def quantise(self) -> None:
         target = self.folder / "nvfp4"
-        words = [self.espalier, "quantize", self.folder / "bf16", target, "--recipe", "nvfp4"]
+        shutil.rmtree(target, ignore_errors=True)
+        words = [self.espalier, "quantize", self.folder / "bf16", target, "--recipe", "nvfp4", "--lm-head", "yes", "--kv", "fp8"]
+        words += ["--calib", self.folder / "data" / "calibration.jsonl", "--report", self.folder / "nvfp4-report.json"]
         result = subprocess.run([str(word) for word in words], check=False)
         if result.returncode:
             sys.exit(f"pipeline: {self.espalier} quantize ended with status {result.returncode}")

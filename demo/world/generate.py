@@ -1,6 +1,7 @@
 """Writes the data sets of the world: `python -m demo.world.generate --out DIR`. Standard library only.
 
-DIR/agent-SPLIT.jsonl are conversations for `espalier bench agentic`, DIR/single-SPLIT.jsonl requests for `espalier bench bfcl`.
+DIR/agent-SPLIT.jsonl are conversations for `espalier bench agentic`, DIR/single-SPLIT.jsonl requests for `espalier bench bfcl`,
+DIR/calibration.jsonl whole chats of the training set for `espalier quantize --calib`.
 """
 
 import argparse
@@ -8,6 +9,14 @@ import json
 from pathlib import Path
 
 from demo.world import conversations, functions, names
+
+
+def calibration(seed: int, count: int) -> list[dict]:
+    """Chats {"messages", "tools"}: agent conversations, and requests with their replies, in turn."""
+    agents = conversations.episodes(seed, "train", count, (1, 2))
+    requests = functions.samples(seed, "train", count // len(functions.CATEGORIES))
+    chats = [{"messages": conversations.messages_of(episode.rows()), "tools": [conversations.TOOL]} for episode in agents]
+    return chats + [{"messages": [*row["messages"], functions.reply_message(row)], "tools": row["tools"]} for row in requests]
 
 
 def main() -> None:
@@ -19,6 +28,8 @@ def main() -> None:
     parser.add_argument("--tasks", type=int, default=2, help="most tasks in one conversation")
     arguments = parser.parse_args()
     arguments.out.mkdir(parents=True, exist_ok=True)
+    chats = calibration(arguments.seed + 1, 40)
+    (arguments.out / "calibration.jsonl").write_text("".join(json.dumps(chat) + "\n" for chat in chats))
     for split in names.SPLITS:
         episodes = conversations.episodes(arguments.seed, split, arguments.conversations, (1, arguments.tasks))
         rows = [row for episode in episodes for row in episode.rows()]
