@@ -52,6 +52,40 @@ TEST(Writer, AWrongByteCountOrNameLeavesNoFile) {
     EXPECT_THAT(write_safetensors(folder.path("no/such/x"), {}).error().message, testing::HasSubstr("cannot create"));
 }
 
+// How an interrupted write of many shards goes on: what is complete is not produced again.
+TEST(Writer, KeepsShardsThatAreComplete) {
+    const TestFolder folder;
+    int n_produced = 0;
+    const auto tensor = [&](const std::string& name, size_t bytes) {
+        return TensorToWrite{name, Dtype::u8, {static_cast<int64_t>(bytes)}, [&n_produced, bytes](const ByteSink& sink) {
+                                 ++n_produced;
+                                 return sink(std::vector<std::byte>(bytes, std::byte{7}));
+                             }};
+    };
+    const std::vector<TensorToWrite> tensors = {tensor("a", 100), tensor("b", 100), tensor("c", 100)};
+    const auto write = [&](Existing existing) {
+        n_produced = 0;
+        return write_weights(folder.path(), tensors, 150, Flush::to_cache, existing).has_value();
+    };
+    ASSERT_TRUE(write(Existing::keep));
+    EXPECT_EQ(n_produced, 3);
+    const std::string second = folder.read("model-00002-of-00003.safetensors");
+    ASSERT_TRUE(write(Existing::keep));
+    EXPECT_EQ(n_produced, 0);
+    folder.write("model-00002-of-00003.safetensors", second.substr(0, second.size() - 1));  // cut
+    std::filesystem::remove(folder.path("model-00003-of-00003.safetensors"));
+    ASSERT_TRUE(write(Existing::keep));
+    EXPECT_EQ(n_produced, 2);
+    EXPECT_EQ(folder.read("model-00002-of-00003.safetensors"), second);
+    std::string other = second;
+    other[other.find("\"b\"") + 1] = 'x';  // another tensor
+    folder.write("model-00002-of-00003.safetensors", other);
+    ASSERT_TRUE(write(Existing::keep));
+    EXPECT_EQ(n_produced, 1);
+    ASSERT_TRUE(write(Existing::replace));
+    EXPECT_EQ(n_produced, 3);
+}
+
 TEST(Writer, ShardsCarryAnIndex) {
     const TestFolder folder;
     std::vector<TensorToWrite> tensors;

@@ -1,8 +1,10 @@
 #include "quant/work_folder.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <filesystem>
+#include <vector>
 
 #include "base/mapped_file.h"
 
@@ -15,6 +17,27 @@ constexpr int64_t kVersion = 1;
 constexpr size_t kProgressBytesMax = 16 << 20;
 constexpr const char* kProgressName = "progress.json";
 
+// Files under the temporary names that writers use: left behind by a run that was killed.
+void remove_partial_files(const std::string& folder) {
+    std::error_code error;
+    std::vector<fs::path> partial;
+    for (const auto& entry : fs::directory_iterator(folder, error)) {
+        if (entry.path().filename().string().find(".tmp.") != std::string::npos) partial.push_back(entry.path());
+    }
+    for (const fs::path& path : partial) fs::remove(path, error);
+}
+
+// True for what a run leaves that was killed before it recorded its first step: the work folder and nothing else.
+bool holds_only_a_start(const std::string& folder) {
+    std::error_code error;
+    int n_entries = 0;
+    for (const auto& entry : fs::directory_iterator(folder, error)) {
+        if (entry.path().filename() != ".quantize") return false;
+        ++n_entries;
+    }
+    return n_entries == 1;
+}
+
 }  // namespace
 
 Result<WorkFolder> WorkFolder::open(const std::string& destination, const Json& key, bool resume) {
@@ -26,8 +49,10 @@ Result<WorkFolder> WorkFolder::open(const std::string& destination, const Json& 
                 fmt::format("{} holds an unfinished run; go on with --resume, or remove the folder", destination));
         }
         TRY(work.load());
+        remove_partial_files(destination);
         return work;
     }
+    if (holds_only_a_start(destination)) fs::remove_all(fs::path(destination) / ".quantize", error);
     if (fs::exists(destination, error) && !fs::is_empty(destination, error)) {
         return invalid_input(fmt::format("{} exists and is not an empty folder; choose another destination", destination));
     }
@@ -92,7 +117,10 @@ Result<RowFile> WorkFolder::quantised_rows(int32_t layer, int64_t width) const {
 
 void WorkFolder::remove() const {
     std::error_code ignored;
-    fs::remove_all(fs::path(destination_) / ".quantize", ignored);
+    // Renamed away first: a run killed in the middle of this leaves a complete result.
+    const fs::path done = fs::path(destination_).lexically_normal().string() + fmt::format(".quantize-done.{}", ::getpid());
+    fs::rename(fs::path(destination_) / ".quantize", done, ignored);
+    fs::remove_all(done, ignored);
 }
 
 }  // namespace espalier::quant

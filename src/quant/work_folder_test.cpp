@@ -26,8 +26,10 @@ TEST(WorkFolder, RemembersProgress) {
         work->progress().maxima.add("x", {rows.data(), 3, 1, 3});
         ASSERT_TRUE(work->save().has_value());
     }
+    folder.write("out/model.safetensors.tmp.123", "half a file");
     auto work = WorkFolder::open(out, key, true);
     ASSERT_TRUE(work.has_value()) << work.error().message;
+    EXPECT_FALSE(std::filesystem::exists(out + "/model.safetensors.tmp.123"));
     EXPECT_EQ(work->progress().layers_done, 5);
     EXPECT_TRUE(work->progress().final_done);
     EXPECT_FALSE(work->progress().is_written);
