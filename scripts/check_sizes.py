@@ -8,6 +8,7 @@ comment on the line of a function's opening brace or just above it exempts that 
 """
 import re
 import sys
+from bisect import bisect_left
 from pathlib import Path
 
 FUNCTION_LINES_MAX = 100
@@ -85,7 +86,9 @@ def functions(code):
     stack = []
     statement_begin = 0
     parentheses = 0
-    for i, character in enumerate(code):
+    line_ends = [match.start() for match in re.finditer("\n", code)]
+    for match in re.finditer(r"[(){};]", code):
+        i, character = match.start(), match.group()
         if character in "()":
             parentheses += 1 if character == "(" else -1
         elif character == ";" and parentheses == 0:
@@ -93,7 +96,7 @@ def functions(code):
         elif character == "{":
             inside = next((entry for entry in reversed(stack) if entry["kind"] == "function"), None)
             kind = classify(code, statement_begin, i)
-            entry = {"kind": kind[0], "saved": parentheses, "line": code.count("\n", 0, i) + 1}
+            entry = {"kind": kind[0], "saved": parentheses, "line": bisect_left(line_ends, i) + 1}
             if kind[0] == "function" and inside is None:
                 entry.update(name=kind[1], parameters=kind[2], depth=0, deepest=0)
             elif kind[0] == "function":
@@ -114,7 +117,7 @@ def functions(code):
                 if inside is not None:
                     inside["depth"] -= 1
             if entry["kind"] == "function":
-                yield entry["name"], entry["parameters"], entry["line"], code.count("\n", 0, i) + 1, entry["deepest"]
+                yield entry["name"], entry["parameters"], entry["line"], bisect_left(line_ends, i) + 1, entry["deepest"]
 
 
 def is_exempt(lines, line):
