@@ -56,7 +56,8 @@ def count_parameters(inside):
 
 def classify(code, statement_begin, brace):
     """What the '{' at `brace` opens: ('function', name, parameters), ('control',), ('other',)."""
-    head = code[statement_begin:brace]
+    # Blanked comments leave long runs of spaces, on which the patterns below would be quadratic.
+    head = "\n".join(" ".join(line.split()) for line in code[statement_begin:brace].split("\n") if line.strip())
     tail = head.rstrip()
     while (shorter := QUALIFIER.sub("", tail)) != tail:
         tail = shorter
