@@ -55,7 +55,7 @@ function(espalier_folder name)
     add_executable(${name}_test ${tests} ${oracles})
     target_link_libraries(${name}_test PRIVATE ${lib} GTest::gtest GTest::gmock GTest::gtest_main)
     target_compile_definitions(${name}_test PRIVATE ESPALIER_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
-# The code under test is optimised, its tests need not be: a fifth of the build time, a third under sanitizers. The oracles of
+    # The code under test is optimised, its tests need not be: a fifth of the build time, a third under sanitizers. The oracles of
     # kernels/ are loops that would get slow.
     if(name STREQUAL "kernels")
       target_compile_options(${name}_test PRIVATE -O1)

@@ -3,13 +3,14 @@ include(GNUInstallDirs)
 
 # -O3 where it pays, in the arithmetic (folders.cmake); the rest builds faster with -O2.
 string(REPLACE "-O3" "-O2" CMAKE_CXX_FLAGS_RELEASE "${CMAKE_CXX_FLAGS_RELEASE}")
+string(APPEND CMAKE_CXX_FLAGS_DEBUG " -O1")
 
 add_library(espalier_options INTERFACE)
 target_include_directories(espalier_options INTERFACE ${CMAKE_SOURCE_DIR}/src)
 # -ffp-contract=off: a multiply and an add are fused where the code says so and nowhere else; otherwise the same formula
 # would give different bits in files compiled for different instruction sets.
 target_compile_options(espalier_options INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wno-missing-field-initializers
-                                                  -ffp-contract=off $<$<CONFIG:Debug>:-O1>)
+                                                  -ffp-contract=off)
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   target_compile_options(espalier_options INTERFACE -march=x86-64-v2)
 endif()
