@@ -212,12 +212,13 @@ def test_whole_model_comparison(quantize):
 
 
 @pytest.mark.full
-def test_modelopt_itself_agrees(source_dir, original, quantize, golden, tmp_path):
-    """Runs NVIDIA's ModelOpt on weights of the reference checkpoint, in an environment of its own."""
+@pytest.mark.parametrize("recipe", ["nvfp4", "fp8"])
+def test_modelopt_itself_agrees(recipe, source_dir, original, quantize):
+    """Runs NVIDIA's ModelOpt on the weights of a reference checkpoint, in an environment of its own."""
     python = source_dir / ".venv-modelopt" / "bin" / "python"
     if not python.exists():
         pytest.skip("needs .venv-modelopt with nvidia-modelopt and torch, see tests/golden/quantize/requirements.txt")
-    out, _ = quantize("tiny_b", "nvfp4", "--lm-head", "yes", "--mtp", "yes")
+    out, _ = quantize("tiny_b", recipe, "--lm-head", "yes", "--mtp", "yes")
     check = source_dir / "tests" / "golden" / "quantize" / "check_modelopt.py"
     done = subprocess.run([python, check, original("tiny_b"), out], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
