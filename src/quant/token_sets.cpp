@@ -79,7 +79,19 @@ Result<text::ChatMessage> message_of(const Value& value, std::string_view where)
     return message;
 }
 
-Result<std::vector<TokenId>> ids_of_chat(const Value& record, const Value& messages, const TextModel& model,
+// Errors: the tokenizer knows more tokens than the model.
+Result<std::vector<TokenId>> ids_of_text(const text::Tokenizer& tokenizer, std::string_view text, text::SpecialTokens special,
+                                         int32_t vocab, std::string_view where) {
+    std::vector<TokenId> ids = tokenizer.encode(text, special);
+    const auto largest = std::max_element(ids.begin(), ids.end());
+    if (largest == ids.end() || *largest < vocab) return ids;
+    return invalid_input(
+        fmt::format("{}: the tokenizer gives id {}, the model has a vocabulary of {}; tokenizer.json is of another "
+                    "model",
+                    where, *largest, vocab));
+}
+
+Result<std::vector<TokenId>> ids_of_chat(const Value& record, const Value& messages, const TextModel& model, int32_t vocab,
                                          std::string_view where) {
     if (model.tokenizer == nullptr || model.chat_template == nullptr) {
         return invalid_input(
@@ -98,7 +110,7 @@ Result<std::vector<TokenId>> ids_of_chat(const Value& record, const Value& messa
     request.add_generation_prompt = request.messages.back().role != "assistant";
     const auto text = text::render_chat_text(*model.chat_template, request);
     if (!text) return Error{text.error().code, fmt::format("{}: {}", where, text.error().message)};
-    return model.tokenizer->encode(*text);
+    return ids_of_text(*model.tokenizer, *text, text::SpecialTokens::all, vocab, where);
 }
 
 Result<std::vector<TokenId>> ids_of_list(const text::ValueList& list, std::string_view where, int32_t vocab) {
@@ -132,14 +144,15 @@ Status add_record(const Value& record, std::string_view where, const TextModel& 
         return {};
     }
     if (const Value* messages = record.find("messages")) {
-        TRY_ASSIGN(auto ids, ids_of_chat(record, *messages, model, where));
+        TRY_ASSIGN(auto ids, ids_of_chat(record, *messages, model, vocab, where));
         out.push_back(std::move(ids));
         return {};
     }
     const Value* plain = record.find("text");
     if (plain == nullptr || plain->as_string() == nullptr) return bad(where, "the line is none of the known records");
     if (model.tokenizer == nullptr) return invalid_input(fmt::format("{}: text needs the model's tokenizer.json", where));
-    out.push_back(model.tokenizer->encode(*plain->as_string(), text::SpecialTokens::none));
+    TRY_ASSIGN(auto ids, ids_of_text(*model.tokenizer, *plain->as_string(), text::SpecialTokens::none, vocab, where));
+    out.push_back(std::move(ids));
     return {};
 }
 

@@ -6,8 +6,8 @@
 #include <numeric>
 #include <set>
 
-#include "base/json.h"
 #include "base/mapped_file.h"
+#include "quant/byte_tokenizer.h"
 #include "text/chat_template.h"
 
 namespace espalier::quant {
@@ -80,23 +80,8 @@ TEST(TokenSets, RendersChats) {
         "c.function.arguments.x }}>"
         "{% endfor %};{% endfor %}{{ tools | length if tools else 0 }}{{ '!' if add_generation_prompt }}");
     ASSERT_TRUE(chat_template.has_value());
-    // Every byte is a token. The bytes in ASCII order come first, so an id is its character minus 33; others get what is left.
-    Json vocabulary = Json::object();
-    for (int c = 33; c < 127; ++c) vocabulary[std::string(1, static_cast<char>(c))] = c - 33;
-    int next = 94;
-    const auto add = [&](int code_point) {
-        const char utf8[] = {static_cast<char>(0xc0 | code_point >> 6), static_cast<char>(0x80 | (code_point & 63)), 0};
-        vocabulary[utf8] = next++;
-    };
-    for (int c = 0xa1; c <= 0xac; ++c) add(c);
-    for (int c = 0xae; c <= 0xff; ++c) add(c);
-    for (int c = 0x100; c < 0x100 + 68; ++c) add(c);  // bytes that are no printable characters
-    const Json file = {{"model", {{"type", "BPE"}, {"vocab", vocabulary}, {"merges", Json::array()}}},
-                       {"pre_tokenizer", {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", false}}},
-                       {"decoder", {{"type", "ByteLevel"}}}};
-    const auto tokenizer = text::Tokenizer::parse(dump_json(file));
-    ASSERT_TRUE(tokenizer.has_value()) << tokenizer.error().message;
-    const TextModel model{tokenizer->get(), chat_template->get()};
+    const auto tokenizer = byte_tokenizer();
+    const TextModel model{tokenizer.get(), chat_template->get()};
     const char* const record =
         R"({"messages": [{"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}, )"
         R"({"role": "assistant", "content": null, "tool_calls": [{"function": {"name": "f", "arguments": "{\"x\": 7}"}}, )"
@@ -107,6 +92,10 @@ TEST(TokenSets, RendersChats) {
     std::string text;
     for (const TokenId id : ids) text += static_cast<char>(id + 33);
     EXPECT_EQ(text, "user:ab;assistant:<f=7><g=8>;tool:ok;1!");
+    const auto small = read_token_set(R"({"text": "ab"})", "test", model, {100, 0, 'b' - 33});
+    ASSERT_FALSE(small.has_value());
+    EXPECT_NE(small.error().message.find("tokenizer.json"), std::string::npos);
+    EXPECT_EQ(read_token_set(R"({"text": "ab"})", "test", model, {100, 0, 'b' - 32})->longest(), 2);
 }
 
 TEST(TokenSets, ErrorsNameTheLine) {
