@@ -1,6 +1,7 @@
 """`espalier quantize` against ModelOpt's own output and against an independent reading of the files. See quantize/README.md."""
 import hashlib
 import json
+import os
 import struct
 import subprocess
 import tarfile
@@ -222,6 +223,28 @@ def test_modelopt_itself_agrees(recipe, source_dir, original, quantize):
     check = source_dir / "tests" / "golden" / "quantize" / "check_modelopt.py"
     done = subprocess.run([python, check, original("tiny_b"), out], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.full
+def test_the_08b_shape_needs_less_than_3_gb(espalier_bin, tmp_path):
+    """A model of real shape with random weights: peak memory, and the independent reading of some large modules."""
+    source, out, ids = tmp_path / "source", tmp_path / "out", tmp_path / "ids.json"
+    line = [espalier_bin, "eval", "make-model", "--shape", "0.8b", "--format", "bf16", "--out", source]
+    assert subprocess.run([str(part) for part in line], check=False).returncode == 0
+    ids.write_text(json.dumps(np.random.default_rng(3).integers(0, 248320, (9, 40)).tolist()))
+    line = [espalier_bin, "quantize", source, out, "--recipe", "nvfp4", "--calib", ids, "--lm-head", "yes", "--mtp", "yes", "--json"]
+    with (tmp_path / "report.json").open("w") as report_file:
+        process = subprocess.Popen([str(part) for part in line], stdout=report_file)
+        _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    assert process.returncode == 0
+    assert usage.ru_maxrss < 3_000_000_000 / 1024, f"{usage.ru_maxrss / 1024:.0f} MiB"  # KiB
+    errors = {module["name"]: module["relative_error"] for module in json.loads((tmp_path / "report.json").read_text())["modules"]}
+    before, after = read_tensors(source), read_tensors(out)
+    for name in ("layers.0.linear_attn.in_proj_qkv", "layers.23.mlp.down_proj", "layers.3.self_attn.q_proj"):
+        old = floats(before[f"model.{name}.weight"]).astype(np.float64)
+        error = np.sqrt(((old - dequantise(after, f"model.{name}")) ** 2).sum() / (old**2).sum())
+        assert abs(error / errors[name] - 1) < 1e-9, name
 
 
 def test_an_interrupted_run_goes_on(espalier_bin, original, golden, tmp_path):
