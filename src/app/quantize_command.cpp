@@ -69,7 +69,7 @@ Status quantize(QuantizeFlags& flags) {
     line.finish();
     const std::string json = dump_json(quant::report_json(report), 2);
     if (!flags.report.empty()) TRY(write_file_atomic(flags.report, json + "\n"));
-    std::puts(flags.as_json ? json.c_str() : quant::report_text(report).c_str());
+    std::fputs((flags.as_json ? json + "\n" : quant::report_text(report)).c_str(), stdout);
     return {};
 }
 
