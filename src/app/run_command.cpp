@@ -77,11 +77,7 @@ Result<std::string> answer(engine::LocalEngine& engine, const ModelFiles& files,
 Status run(const RunFlags& flags) {
     TRY_ASSIGN(const ModelFiles files, load_model_files(flags.model.path, flags.chat_template));
     engine::EngineOptions options;
-    options.model_path = flags.model.path;
-    options.acts = flags.model.acts;
-    options.kv_type = flags.model.kv_type;
-    options.isa = flags.model.isa;
-    options.n_threads = flags.model.n_threads;
+    options.model = flags.model;
     options.sequences_max = 1;
     TRY_ASSIGN(auto engine, engine::LocalEngine::start(options, files.tokenizer));
 

@@ -23,7 +23,6 @@ namespace espalier::app {
 namespace {
 
 struct ServeFlags {
-    engine::ModelOptions model;
     server::ServerOptions server;
     engine::EngineOptions engine;
     std::string alias;
@@ -112,13 +111,8 @@ Status serve(ServeFlags& flags) {
         flags.server.api_keys.push_back(*key);
     TRY_ASSIGN(auto http, server::HttpServer::start(flags.server));
 
-    TRY_ASSIGN(ModelFiles files, load_model_files(flags.model.path, flags.chat_template));
-    flags.engine.model_path = flags.model.path;
-    flags.engine.acts = flags.model.acts;
-    flags.engine.kv_type = flags.model.kv_type;
-    flags.engine.isa = flags.model.isa;
-    flags.engine.n_threads = flags.model.n_threads;
-    flags.engine.progress = [&](double share) { http->set_progress(share); };
+    TRY_ASSIGN(ModelFiles files, load_model_files(flags.engine.model.path, flags.chat_template));
+    flags.engine.model.progress = [&](double share) { http->set_progress(share); };
     TRY_ASSIGN(auto engine, engine::LocalEngine::start(flags.engine, files.tokenizer));
 
     auto context = std::make_shared<server::ServerContext>();
@@ -127,7 +121,7 @@ Status serve(ServeFlags& flags) {
     context->chat_template = files.chat_template;
     context->tool_format = files.tool_format;
     context->alias =
-        flags.alias.empty() ? std::filesystem::path(flags.model.path).lexically_normal().filename().string() : flags.alias;
+        flags.alias.empty() ? std::filesystem::path(flags.engine.model.path).lexically_normal().filename().string() : flags.alias;
     if (context->alias.empty()) context->alias = "espalier";
     context->model_names = flags.is_model_strict ? server::ModelNames::strict : server::ModelNames::any;
     context->thinking = thinking;
@@ -150,7 +144,7 @@ Status serve(ServeFlags& flags) {
 void add_serve(CLI::App& parent, Action& action) {
     auto flags = std::make_shared<ServeFlags>();
     CLI::App* c = parent.add_subcommand("serve", "Serves a model over an OpenAI-compatible HTTP interface");
-    add_model_options(*c, flags->model);
+    add_model_options(*c, flags->engine.model);
     c->add_option("--host", flags->server.host, "Address to listen on")->capture_default_str();
     c->add_option("--port", flags->server.port, "Port, 0 = any free one")->capture_default_str();
     c->add_option("--ctx", flags->engine.context_tokens, "Context in tokens, default: what fits, at least 32768")

@@ -159,7 +159,7 @@ public:
 private:
     void describe() {
         const model::ModelConfig& config = loaded_.model->config();
-        info_.model_name = options_.model_path;
+        info_.model_name = options_.model.path;
         info_.acts = to_string(loaded_.model->acts());
         info_.kv_type = to_string(loaded_.model->state_shape().kv);
         info_.isa = kernels::to_string(loaded_.model->kernels().isa);
@@ -442,8 +442,7 @@ Result<std::unique_ptr<LocalEngine>> LocalEngine::start(const EngineOptions& opt
     if (options.sequences_max < 1 || options.sequences_max > 64) {
         return invalid_input(fmt::format("--parallel is {}, expected 1 to 64", options.sequences_max));
     }
-    ModelOptions load{options.model_path, options.acts, options.kv_type, options.isa, options.n_threads, options.progress};
-    TRY_ASSIGN(LoadedModel loaded, load_model(load));
+    TRY_ASSIGN(LoadedModel loaded, load_model(options.model));
     MemoryRequest request;
     request.shape = loaded.model->state_shape();
     request.context_trained = loaded.model->config().context_trained;

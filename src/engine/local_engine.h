@@ -1,29 +1,23 @@
 // The engine on this machine: one model, one thread that owns caches and runs steps, jobs in and events out (engine.h).
 #pragma once
 
-#include <atomic>
-#include <functional>
+#include <cstdint>
 #include <memory>
-#include <string>
+#include <vector>
 
 #include "base/result.h"
 #include "engine/engine.h"
+#include "engine/model_options.h"
 #include "text/tokenizer.h"
 
 namespace espalier::engine {
 
 struct EngineOptions {
-    std::string model_path;
-    std::string acts = "auto";     // CLI.md --acts
-    std::string kv_type = "auto";  // CLI.md --kv-type
-    std::string isa;               // empty = best available
-    int32_t n_threads = 0;         // 0 = every core this process may use
-    int32_t context_tokens = 0;    // 0 = what fits: at least 32,768 if the model allows, at most the trained limit
-    int32_t sequences_max = 3;     // requests that run at the same time
-    int32_t jobs_max = 64;         // requests that wait
-    int64_t cache_bytes = 0;       // KV pages and snapshots; 0 = a quarter of free memory
-    // Load progress, 0 to 1; called from the loading thread.
-    std::function<void(double)> progress;
+    ModelOptions model;
+    int32_t context_tokens = 0;  // 0 = what fits: at least 32,768 if the model allows, at most the trained limit
+    int32_t sequences_max = 3;   // requests that run at the same time
+    int32_t jobs_max = 64;       // requests that wait
+    int64_t cache_bytes = 0;     // KV pages and snapshots; 0 = a quarter of free memory
 };
 
 class LocalEngine : public Backend {

@@ -15,8 +15,8 @@ namespace {
 
 EngineOptions options(int32_t parallel = 2) {
     EngineOptions result;
-    result.model_path = checkpoint::reference_checkpoint("tiny_a");
-    result.n_threads = 2;
+    result.model.path = checkpoint::reference_checkpoint("tiny_a");
+    result.model.n_threads = 2;
     result.context_tokens = 1024;
     result.sequences_max = parallel;
     result.cache_bytes = int64_t{64} << 20;

@@ -71,6 +71,7 @@ Forward::Forward(const Model& model, cache::Memory& memory, ThreadPool& pool, co
     working_states_.reserve(static_cast<size_t>(limits.segments_max));
     tokens_.reserve(static_cast<size_t>(limits.rows_max));
     path_rows_.reserve(static_cast<size_t>(limits.tree_nodes_max));
+    path_tree_rows_.reserve(static_cast<size_t>(limits.tree_nodes_max));
     path_tokens_.reserve(static_cast<size_t>(limits.tree_nodes_max));
 }
 
@@ -159,8 +160,8 @@ void Forward::commit_spine(int32_t segment) {
     const auto order = pass_.order();
     const std::span<const int32_t> rows = order.subspan(
         static_cast<size_t>(std::find(order.begin(), order.end(), s.row_begin) - order.begin()), static_cast<size_t>(s.spine));
-    const auto n_layers = static_cast<int64_t>(model_.state_shape().n_kv_layers) - (model_.mtp() != nullptr ? 1 : 0);
-    pool_.run(n_layers, [&](int64_t layer, int) { commit_kv(c, static_cast<int32_t>(layer), *s.sequence, s.base, rows); });
+    pool_.run(model_.n_trunk_kv_layers(),
+              [&](int64_t layer, int) { commit_kv(c, static_cast<int32_t>(layer), *s.sequence, s.base, rows); });
     std::memcpy(memory_.hidden(state), hidden(segment, s.spine - 1), static_cast<size_t>(model_.config().hidden) * sizeof(float));
     s.sequence->append(std::span(tokens_).subspan(static_cast<size_t>(s.row_begin), static_cast<size_t>(s.spine)), state);
     state = -1;
@@ -181,77 +182,21 @@ Status Forward::commit_path(int32_t segment, std::span<const int32_t> path) {
     const int32_t from = sequence.state();
     const int32_t to = memory_.states().acquire();
     if (to < 0) return exhausted(fmt::format("all {} sequence states are in use", memory_.states().n_slots()));
-    replay(segment, path, from, to);
     path_rows_.clear();
+    path_tree_rows_.clear();
     path_tokens_.clear();
     for (const int32_t node : path) {
         path_rows_.push_back(s.row_begin + node);
+        path_tree_rows_.push_back(s.tree_begin + node - s.spine);
         path_tokens_.push_back(tokens_[static_cast<size_t>(s.row_begin + node)]);
     }
     const LayerContext c = context();
-    const auto n_layers = static_cast<int64_t>(model_.state_shape().n_kv_layers) - (model_.mtp() != nullptr ? 1 : 0);
-    pool_.run(n_layers, [&](int64_t layer, int) { commit_kv(c, static_cast<int32_t>(layer), sequence, begin, path_rows_); });
+    replay_recurrent(c, path_tree_rows_, from, to);
+    pool_.run(model_.n_trunk_kv_layers(),
+              [&](int64_t layer, int) { commit_kv(c, static_cast<int32_t>(layer), sequence, begin, path_rows_); });
     std::memcpy(memory_.hidden(to), hidden(segment, path.back()), static_cast<size_t>(model_.config().hidden) * sizeof(float));
     sequence.append(path_tokens_, to);
     return {};
-}
-
-// Runs the recurrence of the accepted nodes again, from the state after the spine, with the recorded inputs: the same operations
-// in the same order as in the pass, so the state is the one that token-by-token decoding would have.
-void Forward::replay(int32_t segment, std::span<const int32_t> path, int32_t from, int32_t to) {
-    const PassSegment& s = pass_.segments()[static_cast<size_t>(segment)];
-    const ModelConfig& config = model_.config();
-    const int64_t channels = config.conv_channels();
-    const int64_t heads = config.n_value_heads;
-    const int64_t n = static_cast<int64_t>(path.size());
-    const int32_t n_layers = model_.state_shape().n_recurrent_layers;
-    const auto tree_row = [&](int64_t i) { return s.tree_begin + path[static_cast<size_t>(i)] - s.spine; };
-    // Gather the path's rows so that the kernel sees a chain. work.conv, decay, beta are free between passes; one layer at a
-    // time.
-    for (int32_t layer = 0; layer < n_layers; ++layer) {
-        for (int64_t i = 0; i < n; ++i) {
-            const int64_t row = tree_row(i);
-            std::memcpy(work_.conv + i * channels, work_.journal_conv(layer) + row * channels,
-                        static_cast<size_t>(channels) * sizeof(float));
-            std::memcpy(work_.decay + i * heads, work_.journal_decay(layer) + row * heads,
-                        static_cast<size_t>(heads) * sizeof(float));
-            std::memcpy(work_.beta + i * heads, work_.journal_beta(layer) + row * heads,
-                        static_cast<size_t>(heads) * sizeof(float));
-        }
-        const float* old_columns = memory_.conv(from, layer);
-        float* columns = memory_.conv(to, layer);
-        for (int32_t column = 0; column < cache::kConvColumns; ++column) {
-            const int64_t i = n - cache::kConvColumns + column;
-            const float* source =
-                i >= 0 ? work_.journal_raw(layer) + tree_row(i) * channels : old_columns + (cache::kConvColumns + i) * channels;
-            std::memcpy(columns + column * channels, source, static_cast<size_t>(channels) * sizeof(float));
-        }
-        const int64_t dk = config.key_dim;
-        const int64_t dv = config.value_dim;
-        const int64_t blocks = (dv + kernels::kDeltaColumns - 1) / kernels::kDeltaColumns;
-        pool_.run(heads * blocks, [&](int64_t task, int worker) {
-            const int64_t head = task / blocks;
-            const int64_t column = task % blocks * kernels::kDeltaColumns;
-            kernels::DeltaArgs args;
-            args.q = work_.conv + head / (heads / config.n_key_heads) * dk;
-            args.k = args.q + config.n_key_heads * dk;
-            args.qk_stride = channels;
-            args.v = work_.conv + 2 * config.n_key_heads * dk + head * dv + column;
-            args.v_stride = channels;
-            args.decay = work_.decay + head;
-            args.beta = work_.beta + head;
-            args.gate_stride = heads;
-            args.n_nodes = n;
-            args.spine = n;
-            args.dk = dk;
-            args.n_columns = std::min<int64_t>(kernels::kDeltaColumns, dv - column);
-            args.state_in = memory_.recurrent(from, layer) + head * dk * dv + column;
-            args.state_out = memory_.recurrent(to, layer) + head * dk * dv + column;
-            args.state_stride = dv;
-            args.scratch = work_.delta_scratch(worker);
-            model_.kernels().delta(args);
-        });
-    }
 }
 
 }  // namespace espalier::model

@@ -70,7 +70,6 @@ private:
     Status begin(std::span<const Segment> segments);
     void release_working_states();
     void run_one_layer(const LayerWeights& layer);
-    void replay(int32_t segment, std::span<const int32_t> path, int32_t from, int32_t to);
     LayerContext context();
 
     const Model& model_;
@@ -80,7 +79,8 @@ private:
     Workspace work_;
     std::vector<int32_t> working_states_;  // per segment, -1 once committed
     std::vector<TokenId> tokens_;          // per row
-    std::vector<int32_t> path_rows_;       // of commit_path
+    std::vector<int32_t> path_rows_;       // of commit_path: rows of the pass, rows of the journal, tokens
+    std::vector<int32_t> path_tree_rows_;
     std::vector<TokenId> path_tokens_;
     Tap tap_;
     ActivationObserver* observer_ = nullptr;

@@ -119,6 +119,8 @@ public:
     const MtpWeights* mtp() const { return mtp_.get(); }
     const std::vector<float>& inverse_frequencies() const { return inverse_frequencies_; }  // [rotary_dim / 2]
     const cache::StateShape& state_shape() const { return state_shape_; }
+    // Attention layers of the trunk: state_shape() counts the MTP layer too.
+    int32_t n_trunk_kv_layers() const { return state_shape_.n_kv_layers - (mtp_ != nullptr ? 1 : 0); }
     const checkpoint::Checkpoint& checkpoint() const { return *checkpoint_; }
     size_t weight_bytes() const { return weight_bytes_; }
     // Every id that ends a reply by the model's own files (config and generation_config).

@@ -70,9 +70,8 @@ ModelWork work_of(const model::Model& model) {
     }
     work.acts = model.layers().front().mlp.down.matrices().front().kernel().acts;
     const cache::StateShape& shape = model.state_shape();
-    const int32_t trunk_layers = shape.n_kv_layers - (model.mtp() != nullptr ? 1 : 0);
     work.kv_bytes_per_token =
-        2.0 * trunk_layers * shape.n_kv_heads * shape.head_dim * static_cast<double>(shape.kv_element_bytes());
+        2.0 * model.n_trunk_kv_layers() * shape.n_kv_heads * shape.head_dim * static_cast<double>(shape.kv_element_bytes());
     return work;
 }
 

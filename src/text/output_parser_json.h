@@ -15,8 +15,6 @@
 
 namespace espalier::text {
 
-// Appends text as the inside of a JSON string: quote, backslash and control characters escaped, UTF-8 as it is.
-void append_json_escaped(std::string& out, std::string_view text);
 // The grammar of JSON numbers.
 bool is_json_number(std::string_view text);
 

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "base/json.h"
+#include "text/json_escape.h"
 
 namespace espalier::text {
 namespace {

@@ -5,6 +5,7 @@
 #include <charconv>
 
 #include "base/json.h"
+#include "text/json_escape.h"
 #include "text/output_parser_json.h"
 #include "text/output_parser_symbols.h"
 

@@ -4,6 +4,7 @@
 // and lasts to its own </tool_call>. A value without its close ends at the next declared parameter alone on its line, or at a
 // </function> (or nothing but </tool_call>) at a line start that ends the call. Everything else is text, released as soon as that
 // is sure.
+#include "text/json_escape.h"
 #include "text/output_parser_machine.h"
 
 namespace espalier::text {

@@ -21,18 +21,6 @@ static constexpr int float_panels(int rows) {
 }
 
 #include "kernels/matmul/float_body.inc"
-
-void matmul_fp8_weights(const MatmulArgs& args) noexcept {
-    matmul_float<FloatKind::fp8, Scaling::each_weight>(args);
-}
-void matmul_fp8_codes(const MatmulArgs& args) noexcept {
-    matmul_float<FloatKind::fp8, Scaling::each_block>(args);
-}
-void matmul_nvfp4_weights(const MatmulArgs& args) noexcept {
-    matmul_float<FloatKind::nvfp4, Scaling::each_weight>(args);
-}
-void matmul_nvfp4_codes(const MatmulArgs& args) noexcept {
-    matmul_float<FloatKind::nvfp4, Scaling::each_block>(args);
-}
+#include "kernels/matmul/float_quant_body.inc"
 
 }  // namespace espalier::kernels::avx512

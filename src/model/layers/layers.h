@@ -38,6 +38,10 @@ void norm_rows(const LayerContext& context, const std::vector<float>& weight, co
 void run_attention(const LayerContext& context, const LayerWeights& layer);
 // Gated DeltaNet (spec 3).
 void run_recurrent(const LayerContext& context, const LayerWeights& layer);
+// Runs the recurrence of accepted draft nodes again, state slot `from` into `to`, with the inputs that the pass recorded: the
+// same operations in the same order, so the state is the one that token-by-token decoding would have. tree_rows: the path's
+// journal rows.
+void replay_recurrent(const LayerContext& context, std::span<const int32_t> tree_rows, int32_t from, int32_t to);
 // SwiGLU MLP.
 void run_mlp(const LayerContext& context, const LayerWeights& layer);
 

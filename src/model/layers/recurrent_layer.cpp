@@ -94,63 +94,94 @@ void run_gates(const LayerContext& context, const RecurrentWeights& weights, int
     });
 }
 
-// The last three raw inputs of the spine become the conv columns of the working state.
+// Conv columns after n further inputs, the i-th of them at input_at(i); fewer than three inputs keep some of the old columns.
+template <class InputAt>
+void advance_conv_columns(int64_t channels, const float* from, float* to, int64_t n, const InputAt& input_at) {
+    for (int64_t column = 0; column < cache::kConvColumns; ++column) {
+        const int64_t i = n - cache::kConvColumns + column;
+        const float* source = i >= 0 ? input_at(i) : from + (cache::kConvColumns + i) * channels;
+        std::memcpy(to + column * channels, source, static_cast<size_t>(channels) * sizeof(float));
+    }
+}
+
+// The raw inputs of the spine become the conv columns of the working state.
 void record_conv_columns(const LayerContext& context, int32_t layer, int64_t in_width) {
-    const int64_t channels = context.model.config().conv_channels();
-    const size_t bytes = static_cast<size_t>(channels) * sizeof(float);
     for (size_t s = 0; s < context.pass.segments().size(); ++s) {
         const PassSegment& segment = context.pass.segments()[s];
-        const float* from = context.memory.conv(segment.sequence->state(), layer);
-        float* to = context.memory.conv(context.working_states[s], layer);
-        for (int32_t column = 0; column < cache::kConvColumns; ++column) {
-            const int32_t node = segment.spine - cache::kConvColumns + column;
-            const float* source = node >= 0 ? context.work.projected + (segment.row_begin + node) * in_width
-                                            : from + (cache::kConvColumns + node) * channels;
-            std::memcpy(to + column * channels, source, bytes);
-        }
+        advance_conv_columns(context.model.config().conv_channels(), context.memory.conv(segment.sequence->state(), layer),
+                             context.memory.conv(context.working_states[s], layer), segment.spine,
+                             [&](int64_t i) { return context.work.projected + (segment.row_begin + i) * in_width; });
     }
+}
+
+// Column blocks of all value heads: the independent pieces of the delta rule.
+int64_t delta_blocks(const ModelConfig& config) {
+    return config.n_value_heads * ((config.value_dim + kernels::kDeltaColumns - 1) / kernels::kDeltaColumns);
+}
+
+// Arguments of one block over rows `row` onwards of work.conv, decay and beta, from one state slot into another: shared by the
+// pass and by replay, so that both do the same arithmetic. Nodes and outputs are the caller's.
+kernels::DeltaArgs delta_args(const LayerContext& context, int32_t layer, int64_t block, int64_t row, int32_t from, int32_t to) {
+    const ModelConfig& config = context.model.config();
+    const int64_t blocks_per_head = delta_blocks(config) / config.n_value_heads;
+    const int64_t head = block / blocks_per_head;
+    const int64_t column = block % blocks_per_head * kernels::kDeltaColumns;
+    const int64_t dk = config.key_dim;
+    const int64_t dv = config.value_dim;
+    const int64_t channels = config.conv_channels();
+    const float* conv = context.work.conv + row * channels;
+    kernels::DeltaArgs args;
+    args.q = conv + head / (config.n_value_heads / config.n_key_heads) * dk;
+    args.k = args.q + config.n_key_heads * dk;
+    args.qk_stride = channels;
+    args.v = conv + 2 * config.n_key_heads * dk + head * dv + column;
+    args.v_stride = channels;
+    args.decay = context.work.decay + row * config.n_value_heads + head;
+    args.beta = context.work.beta + row * config.n_value_heads + head;
+    args.gate_stride = config.n_value_heads;
+    args.dk = dk;
+    args.n_columns = std::min<int64_t>(kernels::kDeltaColumns, dv - column);
+    args.state_in = context.memory.recurrent(from, layer) + head * dk * dv + column;
+    args.state_out = context.memory.recurrent(to, layer) + head * dk * dv + column;
+    args.state_stride = dv;
+    return args;
 }
 
 void run_delta(const LayerContext& context, int32_t layer) {
     const ModelConfig& config = context.model.config();
-    Workspace& w = context.work;
-    const int64_t channels = config.conv_channels();
-    const int64_t dk = config.key_dim;
-    const int64_t dv = config.value_dim;
-    const int64_t heads_per_key = config.n_value_heads / config.n_key_heads;
-    const int64_t blocks = (dv + kernels::kDeltaColumns - 1) / kernels::kDeltaColumns;
-    const int64_t tasks_per_segment = config.n_value_heads * blocks;
-    const int64_t n_segments = static_cast<int64_t>(context.pass.segments().size());
-    context.pool.run(n_segments * tasks_per_segment, [&](int64_t task, int worker) {
-        const PassSegment& segment = context.pass.segments()[static_cast<size_t>(task / tasks_per_segment)];
-        const int64_t head = task % tasks_per_segment / blocks;
-        const int64_t column = task % blocks * kernels::kDeltaColumns;
+    const int64_t n_blocks = delta_blocks(config);
+    const int64_t blocks_per_head = n_blocks / config.n_value_heads;
+    const auto n_segments = static_cast<int64_t>(context.pass.segments().size());
+    context.pool.run(n_segments * n_blocks, [&](int64_t task, int worker) {
+        const auto s = static_cast<size_t>(task / n_blocks);
+        const PassSegment& segment = context.pass.segments()[s];
+        const int64_t block = task % n_blocks;
         const int64_t row = segment.row_begin;
-        const float* conv = w.conv + row * channels;
-        kernels::DeltaArgs args;
-        args.q = conv + head / heads_per_key * dk;
-        args.k = args.q + config.n_key_heads * dk;
-        args.qk_stride = channels;
-        args.v = conv + 2 * config.n_key_heads * dk + head * dv + column;
-        args.v_stride = channels;
-        args.decay = w.decay + row * config.n_value_heads + head;
-        args.beta = w.beta + row * config.n_value_heads + head;
-        args.gate_stride = config.n_value_heads;
+        kernels::DeltaArgs args = delta_args(context, layer, block, row, segment.sequence->state(), context.working_states[s]);
         args.parents = context.pass.parents().data() + row;
         args.n_nodes = segment.n_nodes;
         args.spine = segment.spine;
-        args.dk = dk;
-        args.n_columns = std::min<int64_t>(kernels::kDeltaColumns, dv - column);
-        const int64_t state_offset = head * dk * dv + column;
-        args.state_in = context.memory.recurrent(segment.sequence->state(), layer) + state_offset;
-        args.state_out =
-            context.memory.recurrent(context.working_states[static_cast<size_t>(task / tasks_per_segment)], layer) + state_offset;
-        args.state_stride = dv;
-        args.out = w.mixed + row * config.value_width() + head * dv + column;
+        args.out = context.work.mixed + row * config.value_width() + block / blocks_per_head * config.value_dim +
+                   block % blocks_per_head * kernels::kDeltaColumns;
         args.out_stride = config.value_width();
-        args.scratch = w.delta_scratch(worker);
+        args.scratch = context.work.delta_scratch(worker);
         context.model.kernels().delta(args);
     });
+}
+
+// Brings a path's journal rows into consecutive rows of work.conv, decay and beta, which are free between passes.
+void gather_journal(const LayerContext& context, int32_t layer, std::span<const int32_t> tree_rows) {
+    Workspace& w = context.work;
+    const int64_t channels = context.model.config().conv_channels();
+    const int64_t heads = context.model.config().n_value_heads;
+    for (size_t i = 0; i < tree_rows.size(); ++i) {
+        const auto to = static_cast<int64_t>(i);
+        const int64_t from = tree_rows[i];
+        std::memcpy(w.conv + to * channels, w.journal_conv(layer) + from * channels,
+                    static_cast<size_t>(channels) * sizeof(float));
+        std::memcpy(w.decay + to * heads, w.journal_decay(layer) + from * heads, static_cast<size_t>(heads) * sizeof(float));
+        std::memcpy(w.beta + to * heads, w.journal_beta(layer) + from * heads, static_cast<size_t>(heads) * sizeof(float));
+    }
 }
 
 }  // namespace
@@ -189,6 +220,24 @@ void run_recurrent(const LayerContext& context, const LayerWeights& layer) {
     for_row_blocks(context, [&](int32_t begin, int32_t end, int) {
         context.model.kernels().add({w.x + begin * hidden, w.output + begin * hidden, (end - begin) * hidden});
     });
+}
+
+void replay_recurrent(const LayerContext& context, std::span<const int32_t> tree_rows, int32_t from, int32_t to) {
+    const int64_t channels = context.model.config().conv_channels();
+    const auto n = static_cast<int64_t>(tree_rows.size());
+    for (int32_t layer = 0; layer < context.model.state_shape().n_recurrent_layers; ++layer) {
+        gather_journal(context, layer, tree_rows);
+        const float* raw = context.work.journal_raw(layer);
+        advance_conv_columns(channels, context.memory.conv(from, layer), context.memory.conv(to, layer), n,
+                             [&](int64_t i) { return raw + tree_rows[static_cast<size_t>(i)] * channels; });
+        context.pool.run(delta_blocks(context.model.config()), [&](int64_t block, int worker) {
+            kernels::DeltaArgs args = delta_args(context, layer, block, 0, from, to);
+            args.n_nodes = n;
+            args.spine = n;
+            args.scratch = context.work.delta_scratch(worker);
+            context.model.kernels().delta(args);
+        });
+    }
 }
 
 }  // namespace espalier::model

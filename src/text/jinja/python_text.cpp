@@ -9,6 +9,7 @@
 #include <limits>
 
 #include "text/jinja/unicode.h"
+#include "text/json_escape.h"
 
 namespace espalier::text::jinja {
 namespace {
@@ -115,19 +116,8 @@ void append_json_string(std::string& out, std::string_view text, JsonAscii ascii
             i += c.bytes;
             continue;
         }
-        switch (byte) {
-            case '"': out += "\\\""; break;
-            case '\\': out += "\\\\"; break;
-            case '\n': out += "\\n"; break;
-            case '\r': out += "\\r"; break;
-            case '\t': out += "\\t"; break;
-            case '\b': out += "\\b"; break;
-            case '\f': out += "\\f"; break;
-            default:
-                if (byte < 0x20 || (byte == 0x7F && ascii == JsonAscii::escape))
-                    out += fmt::format("\\u{:04x}", static_cast<unsigned>(byte));
-                else out += static_cast<char>(byte);
-        }
+        if (byte == 0x7F && ascii == JsonAscii::escape) out += "\\u007f";
+        else append_json_escaped(out, text.substr(i, 1));
         ++i;
     }
     out += '"';
