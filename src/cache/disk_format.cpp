@@ -132,6 +132,8 @@ Status check_contents(const StateFront& front, const std::string& path) {
     for (size_t index = 0; index < front.pages.size(); ++index) {
         if (front.pages[index].mtp_slots > kPageTokens)
             return corrupt_data(fmt::format("{}: page {} has {} MTP slots", path, index, front.pages[index].mtp_slots));
+        if (front.pages[index].record != kInlineRecord && front.pages[index].record >= kRecordsMax)
+            return corrupt_data(fmt::format("{}: page {} is record {}", path, index, front.pages[index].record));
     }
     if (front.pages.back().record != kInlineRecord && front.tokens.size() % kPageTokens != 0)
         return corrupt_data(fmt::format("{}: the last page is not full and must lie in this file", path));
@@ -146,6 +148,7 @@ std::optional<uint64_t> parse_id(std::string_view hex) {
     uint64_t id = 0;
     const auto result = std::from_chars(hex.data(), hex.data() + hex.size(), id, 16);
     if (result.ec != std::errc() || result.ptr != hex.data() + hex.size()) return std::nullopt;
+    if (fmt::format("{:016x}", id) != hex) return std::nullopt;  // capitals: not a name of ours
     return id;
 }
 

@@ -27,6 +27,7 @@ inline constexpr size_t kDiskAlignment = 4096;
 inline constexpr size_t kPagesHeaderBytes = kDiskAlignment;
 inline constexpr size_t kStatePrefixBytes = 24;  // enough of a state file to know how long its front is
 inline constexpr uint32_t kInlineRecord = 0xffffffff;
+inline constexpr uint32_t kRecordsMax = uint32_t{1} << 24;  // of one pages file: 2^30 tokens
 
 // What must agree for stored bytes to mean the same thing here. The words are compared as they are.
 struct DiskIdentity {

@@ -30,7 +30,7 @@ namespace espalier::cache {
 class DiskStore {
 public:
     struct Options {
-        std::string directory;           // made with mode 0700 if missing; access of group and others is taken away
+        std::string directory;           // made with mode 0700 if missing; files in it have mode 0600
         DiskIdentity identity;           // entries of any other are ignored
         int64_t bytes_max = 0;           // of all files in the directory, also right at the start; and at most what the disk has
         int32_t writes_pending_max = 4;  // snapshots that wait for the writer; each holds its pages and state slot
@@ -77,7 +77,7 @@ public:
     // Waits until everything handed over is written, then collects.
     void flush();
 
-    // Called from the writer thread after each write: to wake the engine thread for collect_finished(). Set once, before keep().
+    // Called from the writer thread after each write, to wake the engine thread for collect_finished().
     void set_on_finished(std::function<void()> on_finished);
 
     struct Gauges {

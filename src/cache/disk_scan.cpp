@@ -1,0 +1,116 @@
+#include "cache/disk_scan.h"
+
+#include <fmt/format.h>
+
+#include <map>
+#include <set>
+#include <utility>
+
+namespace espalier::cache {
+namespace {
+
+Result<PagesHeader> read_pages_header(const std::string& path, uint64_t conversation) {
+    TRY_ASSIGN(const DiskFile file, DiskFile::open(path, DiskFile::Mode::read));
+    std::string bytes(kPagesHeaderBytes, '\0');
+    TRY(file.read_at(std::as_writable_bytes(std::span(bytes)), 0));
+    TRY_ASSIGN(PagesHeader header, parse_pages_header(std::as_bytes(std::span(bytes)), path));
+    if (header.conversation != conversation)
+        return corrupt_data(fmt::format("{}: holds conversation {:016x}: the file was renamed", path, header.conversation));
+    return header;
+}
+
+Result<StateFront> read_state(const std::string& path, uint64_t conversation) {
+    TRY_ASSIGN(const DiskFile file, DiskFile::open(path, DiskFile::Mode::read));
+    TRY_ASSIGN(StateFront front, read_state_front(file));
+    if (front.conversation != conversation)
+        return corrupt_data(fmt::format("{}: belongs to conversation {:016x}: the file was renamed", path, front.conversation));
+    return front;
+}
+
+// The pages that a state names must be there.
+Status check_pages(const StateFront& front, const ScannedPages* pages, const std::string& path) {
+    if (front.n_inline() == front.pages.size()) return {};
+    if (pages == nullptr) return corrupt_data(fmt::format("{}: its pages file is missing or damaged", path));
+    if (pages->header.page_bytes != front.page_bytes)
+        return corrupt_data(
+            fmt::format("{}: pages of {} bytes, its pages file has {}", path, front.page_bytes, pages->header.page_bytes));
+    for (const PageRef& page : front.pages) {
+        if (page.record == kInlineRecord) continue;
+        if (pages->header.record_offset(page.record) + front.page_bytes > pages->file.bytes)
+            return corrupt_data(fmt::format("{}: names record {} of its pages file, which is only {} bytes long", path,
+                                            page.record, pages->file.bytes));
+    }
+    return {};
+}
+
+// Sorts one file that could not be read into damaged or unknown.
+void sort_failure(DirectoryScan& scan, const DirectoryFile& file, const Error& error) {
+    if (error.code == ErrorCode::unsupported) scan.unknown.push_back(file);
+    else scan.damaged.push_back({file, error.message});
+}
+
+// A pages file that no entry names and that has no header is what a process left that ended while it began one.
+void drop_unnamed(DirectoryScan& scan, const std::vector<DirectoryFile>& files) {
+    std::set<uint64_t> named;
+    for (const DirectoryFile& file : files) {
+        const DiskFileName name = parse_file_name(file.name);
+        if (name.kind == DiskFileName::Kind::state) named.insert(name.conversation);
+    }
+    std::erase_if(scan.damaged, [&](const ScannedDamage& damage) {
+        if (named.contains(parse_file_name(damage.file.name).conversation)) return false;
+        scan.leftovers.push_back(damage.file);
+        return true;
+    });
+}
+
+}  // namespace
+
+Result<StateFront> read_state_front(const DiskFile& file) {
+    std::byte prefix[kStatePrefixBytes];
+    TRY(file.read_at(prefix, 0));
+    TRY_ASSIGN(const uint64_t front_bytes, state_front_bytes(prefix, file.path()));
+    TRY_ASSIGN(const uint64_t file_bytes, file.size());
+    if (front_bytes > file_bytes)
+        return corrupt_data(
+            fmt::format("{}: front of {} bytes in a file of {}: the file is cut off", file.path(), front_bytes, file_bytes));
+    std::string bytes(front_bytes, '\0');
+    TRY(file.read_at(std::as_writable_bytes(std::span(bytes)), 0));
+    TRY_ASSIGN(StateFront front, parse_state_front(std::as_bytes(std::span(bytes)), file.path()));
+    if (front.file_bytes() != file_bytes)
+        return corrupt_data(fmt::format("{}: {} bytes, expected {}", file.path(), file_bytes, front.file_bytes()));
+    return front;
+}
+
+Result<DirectoryScan> scan_directory(const std::string& directory) {
+    TRY_ASSIGN(const std::vector<DirectoryFile> files, list_directory(directory));
+    DirectoryScan scan;
+    for (const DirectoryFile& file : files) {
+        const DiskFileName name = parse_file_name(file.name);
+        if (name.kind == DiskFileName::Kind::leftover) scan.leftovers.push_back(file);
+        if (name.kind != DiskFileName::Kind::pages) continue;
+        auto header = read_pages_header(directory + "/" + file.name, name.conversation);
+        if (header) scan.pages.push_back({file, *header});
+        else sort_failure(scan, file, header.error());
+    }
+    drop_unnamed(scan, files);
+    std::map<uint64_t, const ScannedPages*> by_conversation;
+    for (const ScannedPages& pages : scan.pages) by_conversation[pages.header.conversation] = &pages;
+    for (const DirectoryFile& file : files) {
+        const DiskFileName name = parse_file_name(file.name);
+        if (name.kind != DiskFileName::Kind::state) continue;
+        const std::string path = directory + "/" + file.name;
+        auto front = read_state(path, name.conversation);
+        if (!front) {
+            sort_failure(scan, file, front.error());
+            continue;
+        }
+        const auto pages = by_conversation.find(name.conversation);
+        const Status is_whole = check_pages(*front, pages == by_conversation.end() ? nullptr : pages->second, path);
+        if (is_whole) scan.states.push_back({file, name.entry, std::move(*front)});
+        else scan.damaged.push_back({file, is_whole.error().message});
+    }
+    if (auto set_aside = list_directory(directory + "/" + kDamagedDirectory)) scan.set_aside = std::move(*set_aside);
+    return scan;
+}
+
+}  // namespace espalier::cache

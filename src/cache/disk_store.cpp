@@ -1,0 +1,315 @@
+#include "cache/disk_store.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "base/check.h"
+#include "cache/disk_index.h"
+#include "cache/disk_io.h"
+#include "cache/disk_read.h"
+#include "cache/disk_scan.h"
+#include "cache/disk_start.h"
+#include "cache/disk_writer.h"
+
+namespace espalier::cache {
+namespace {
+
+// What is free now is not all ours: leave a tenth to everybody else.
+constexpr int64_t kFreeShareTenths = 9;
+
+}  // namespace
+
+class DiskStore::Impl {
+public:
+    Impl(const Options& options, Memory& memory, DirectoryLock lock)
+        : options_(options), memory_(memory), lock_(std::move(lock)), is_writing_(is_writable_directory(options.directory)) {}
+
+    Status start() {
+        const std::string& directory = options_.directory;
+        const Log& log = options_.log;
+        if (is_open_to_others(directory))
+            log.info(fmt::format("{}: other users may look into this directory; its files are private", directory));
+        TRY_ASSIGN(DirectoryScan scan, scan_directory(directory));
+        auto secret = load_salt_secret(directory);
+        if (secret) secret_ = std::move(*secret);
+        else is_writing_ = false;
+        bool can_punch = false;
+        if (is_writing_) {
+            can_punch = can_punch_holes(directory);
+            warn_damaged(scan, "set aside in damaged/");
+            clean_directory(directory, scan, can_punch);
+        } else {
+            log.warning(fmt::format("{}: cannot be written; conversations on disk are read only, none is added", directory));
+            warn_damaged(scan, "ignored");
+        }
+        const uint64_t page_bytes = memory_.shape().page_bytes();
+        index_.emplace(options_.identity, page_bytes, memory_.shape().state_bytes(), can_punch);
+        const std::string difference = index_->load(scan);
+        if (index_->n_ignored() > 0) {
+            log.info(fmt::format("{}: {} stored snapshots are not usable here and ignored: {}", directory, index_->n_ignored(),
+                                 difference.empty() ? "another version of the format" : difference));
+        }
+        const int64_t free_bytes = static_cast<int64_t>(std::min<uint64_t>(free_disk_bytes(directory), INT64_MAX / 16));
+        bytes_max_ = std::min(options_.bytes_max, index_->bytes() + free_bytes / 10 * kFreeShareTenths);
+        if (is_writing_) {
+            while (index_->bytes() > bytes_max_) {
+                const auto removal = index_->evict_one(bytes_max_);
+                if (!removal) break;
+                carry_out(directory, lock_, *removal);
+            }
+        }
+        writer_ = std::make_unique<DiskWriter>(directory, lock_, scan);
+        return {};
+    }
+
+    ~Impl() {
+        writer_.reset();  // it reads what the timelines hold
+    }
+
+    int32_t find_longest(std::span<const TokenId> prompt, const std::string& salt) const {
+        const DiskIndex::Entry* entry = find(prompt, salt);
+        return entry == nullptr ? 0 : entry->length;
+    }
+
+    Result<std::optional<Restored>> restore_longest(std::span<const TokenId> prompt, const std::string& salt,
+                                                    int32_t context_tokens) {
+        while (const DiskIndex::Entry* entry = find(prompt, salt)) {
+            if (const auto waiting = pending_.find(entry->id); waiting != pending_.end()) {
+                index_->set_used(entry->id, next_stamp());
+                return std::optional(Restored{waiting->second.fork(), true});
+            }
+            TRY(check_room(entry->length, context_tokens));
+            DiskReadRequest request{options_.directory, entry->conversation, entry->id,
+                                    &options_.identity, salt_hash(salt),     prompt.first(static_cast<size_t>(entry->length)),
+                                    context_tokens};
+            std::optional<uint32_t> damaged_record;
+            auto sequence = read_entry(memory_, request, damaged_record);
+            if (sequence) {
+                touch(*entry);
+                return std::optional(Restored{std::move(*sequence), false});
+            }
+            drop_damaged(*entry, damaged_record, sequence.error());
+        }
+        return std::optional<Restored>();
+    }
+
+    Kept keep(Sequence timeline, const std::string& salt) {
+        if (!is_writing_) return Kept::off;
+        if (timeline.length() == 0) return Kept::already_there;
+        const SaltHash hash = salt_hash(salt);
+        if (const DiskIndex::Entry* entry = index_->find_exact(timeline.tokens(), hash)) {
+            touch(*entry);
+            return Kept::already_there;
+        }
+        if (static_cast<int32_t>(pending_.size()) >= options_.writes_pending_max) return Kept::queue_full;
+        DiskIndex::Plan plan = index_->plan(timeline.tokens(), timeline.mtp_length(), hash);
+        DiskWrite write = describe(timeline, hash, plan);
+        const auto state_file_bytes = static_cast<int64_t>(write.front.file_bytes());
+        if (plan.bytes_whole + state_file_bytes > bytes_max_) return Kept::too_large;
+        if (index_->pending_bytes() + plan.bytes_whole + state_file_bytes > bytes_max_) return Kept::queue_full;
+        index_->add(write.entry, timeline.tokens(), hash, plan, state_file_bytes, write.modified_ns);
+        while (const auto id = index_->find_superfluous(write.entry, options_.states_per_conversation_max))
+            writer_->remove(index_->remove(*id));
+        while (index_->bytes() > bytes_max_) {
+            auto removal = index_->evict_one(bytes_max_);
+            if (!removal) break;
+            writer_->remove(std::move(*removal));
+        }
+        pending_.emplace(write.entry, std::move(timeline));
+        writer_->write(std::move(write));
+        return Kept::queued;
+    }
+
+    int32_t collect_finished() {
+        const std::vector<DiskWriteEnd> ended = writer_->take_ended();
+        for (const DiskWriteEnd& end : ended) {
+            pending_.erase(end.entry);
+            if (end.status) {
+                index_->set_written(end.entry);
+                gauges_.writes_finished += 1;
+                gauges_.page_bytes_written += end.page_bytes;
+                gauges_.state_bytes_written += end.state_bytes;
+                continue;
+            }
+            if (is_writing_) {
+                options_.log.warning(
+                    fmt::format("conversations are no longer kept on disk: {}; free some space and restart to go on",
+                                end.status.error().message));
+            }
+            is_writing_ = false;
+            writer_->remove(index_->remove(end.entry));
+        }
+        return static_cast<int32_t>(ended.size());
+    }
+
+    int32_t drop_pending() {
+        const std::vector<uint64_t> dropped = writer_->drop_waiting();
+        for (const uint64_t id : dropped) {
+            pending_.erase(id);
+            writer_->remove(index_->remove(id));
+        }
+        return static_cast<int32_t>(dropped.size());
+    }
+
+    void flush() {
+        writer_->wait_until_idle();
+        collect_finished();
+        writer_->wait_until_idle();  // removals that this brought
+    }
+
+    void set_on_finished(std::function<void()> on_finished) { writer_->set_on_ended(std::move(on_finished)); }
+
+    Gauges gauges() const {
+        Gauges gauges = gauges_;
+        gauges.bytes = index_->bytes();
+        gauges.bytes_max = bytes_max_;
+        gauges.conversations = index_->n_conversations();
+        gauges.entries = index_->n_entries();
+        gauges.entries_ignored = index_->n_ignored();
+        gauges.writes_pending = static_cast<int32_t>(pending_.size());
+        gauges.is_writing = is_writing_;
+        return gauges;
+    }
+
+private:
+    SaltHash salt_hash(const std::string& salt) const { return hash_salt(salt, std::as_bytes(std::span(secret_))); }
+
+    const DiskIndex::Entry* find(std::span<const TokenId> prompt, const std::string& salt) const {
+        return secret_.empty() ? nullptr : index_->find(prompt, salt_hash(salt));
+    }
+
+    // Later than any before, whatever the clock does.
+    int64_t next_stamp() {
+        stamp_ns_ = std::max(unix_now_ns(), stamp_ns_ + 1);
+        return stamp_ns_;
+    }
+
+    void touch(const DiskIndex::Entry& entry) {
+        const int64_t stamp = next_stamp();
+        if (is_writing_ && !entry.is_pending)
+            set_modified(options_.directory + "/" + state_file_name(entry.conversation, entry.id), stamp);
+        index_->set_used(entry.id, stamp);
+    }
+
+    void warn_damaged(const DirectoryScan& scan, const char* what_is_done) {
+        if (scan.damaged.empty()) return;
+        gauges_.entries_damaged += static_cast<int32_t>(scan.damaged.size());
+        options_.log.warning(fmt::format("{} damaged files of stored conversations are {}, the first: {}", scan.damaged.size(),
+                                         what_is_done, scan.damaged.front().message));
+    }
+
+    DiskWrite describe(const Sequence& timeline, const SaltHash& hash, const DiskIndex::Plan& plan) {
+        DiskWrite write;
+        write.entry = random_id();
+        write.modified_ns = next_stamp();
+        write.front.identity = options_.identity;
+        write.front.salt = hash;
+        write.front.conversation = plan.conversation;
+        write.front.page_bytes = memory_.shape().page_bytes();
+        write.front.state_bytes = memory_.shape().state_bytes();
+        write.front.created_unix_ms = write.modified_ns / 1'000'000;
+        write.front.mtp_length = static_cast<uint32_t>(timeline.mtp_length());
+        write.front.pages = plan.pages;
+        write.front.tokens.assign(timeline.tokens().begin(), timeline.tokens().end());
+        write.state = memory_.states().data(timeline.state());
+        for (size_t index = 0; index < plan.pages.size(); ++index) {
+            const bool is_stored = plan.pages[index].record != kInlineRecord && !plan.is_new[index];
+            write.pages.push_back(is_stored ? nullptr : memory_.pages().data(timeline.page(static_cast<int32_t>(index))));
+        }
+        return write;
+    }
+
+    Status check_room(int32_t length, int32_t context_tokens) const {
+        const int32_t n_pages = (length + kPageTokens - 1) / kPageTokens;
+        if (length > context_tokens)
+            return exhausted(fmt::format("a stored conversation of {} tokens exceeds the context of {}", length, context_tokens));
+        if (memory_.pages().n_free() >= n_pages && memory_.states().n_free() >= 1) return {};
+        return exhausted(fmt::format("a stored conversation needs {} KV pages and a state, {} and {} are free", n_pages,
+                                     memory_.pages().n_free(), memory_.states().n_free()));
+    }
+
+    // Damage in a shared page is everybody's who needs it: one warning for all of them.
+    void drop_damaged(const DiskIndex::Entry& entry, std::optional<uint32_t> record, const Error& error) {
+        const uint64_t conversation = entry.conversation;
+        std::vector<uint64_t> ids{entry.id};
+        if (record) ids = index_->entries_with_record(conversation, *record);
+        std::erase_if(ids, [this](uint64_t id) { return pending_.contains(id); });
+        options_.log.warning(fmt::format("{} stored snapshots are damaged and {}: {}", ids.size(),
+                                         is_writing_ ? "set aside in damaged/" : "ignored", error.message));
+        for (const uint64_t id : ids) {
+            const std::string name = state_file_name(conversation, id);
+            DiskRemoval removal = index_->remove(id);
+            gauges_.entries_damaged += 1;
+            if (!is_writing_) continue;
+            DirectoryFile file{fmt::format("{}/{}", kDamagedDirectory, name), 0, next_stamp()};
+            if (auto open = DiskFile::open(options_.directory + "/" + name, DiskFile::Mode::read)) {
+                if (auto bytes = open->size()) file.bytes = *bytes;
+            }
+            if (move_aside(options_.directory, name)) index_->add_set_aside(std::move(file));
+            writer_->remove(std::move(removal));
+        }
+    }
+
+    Options options_;
+    Memory& memory_;
+    DirectoryLock lock_;
+    bool is_writing_;
+    std::string secret_;
+    int64_t bytes_max_ = 0;
+    int64_t stamp_ns_ = 0;
+    std::optional<DiskIndex> index_;
+    std::map<uint64_t, Sequence> pending_;  // entry to what the writer reads
+    std::unique_ptr<DiskWriter> writer_;
+    Gauges gauges_;  // the counters
+};
+
+DiskStore::DiskStore(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+DiskStore::~DiskStore() = default;
+
+Result<std::unique_ptr<DiskStore>> DiskStore::open(const Options& options, Memory& memory) {
+    const FileSizeSignalBlock no_signal;
+    TRY(make_private_directory(options.directory));
+    TRY_ASSIGN(DirectoryLock lock, DirectoryLock::acquire(options.directory));
+    auto impl = std::make_unique<Impl>(options, memory, std::move(lock));
+    TRY(impl->start());
+    return std::unique_ptr<DiskStore>(new DiskStore(std::move(impl)));
+}
+
+int32_t DiskStore::find_longest(std::span<const TokenId> prompt, const std::string& salt) const {
+    return impl_->find_longest(prompt, salt);
+}
+
+Result<std::optional<DiskStore::Restored>> DiskStore::restore_longest(std::span<const TokenId> prompt, const std::string& salt,
+                                                                      int32_t context_tokens) {
+    return impl_->restore_longest(prompt, salt, context_tokens);
+}
+
+DiskStore::Kept DiskStore::keep(Sequence timeline, const std::string& salt) {
+    return impl_->keep(std::move(timeline), salt);
+}
+
+int32_t DiskStore::collect_finished() {
+    return impl_->collect_finished();
+}
+
+int32_t DiskStore::drop_pending() {
+    return impl_->drop_pending();
+}
+
+void DiskStore::flush() {
+    impl_->flush();
+}
+
+void DiskStore::set_on_finished(std::function<void()> on_finished) {
+    impl_->set_on_finished(std::move(on_finished));
+}
+
+DiskStore::Gauges DiskStore::gauges() const {
+    return impl_->gauges();
+}
+
+}  // namespace espalier::cache
