@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -13,6 +14,20 @@ Result<Memory> Memory::create(const StateShape& shape, const Limits& limits) {
     TRY_ASSIGN(SlotPool pages, SlotPool::create(limits.n_pages, shape.page_bytes()));
     TRY_ASSIGN(SlotPool states, SlotPool::create(limits.n_states, shape.state_bytes()));
     return Memory(shape, std::move(pages), std::move(states));
+}
+
+int64_t Memory::touched_bytes() const {
+    return int64_t{pages_.n_touched()} * static_cast<int64_t>(pages_.slot_bytes()) +
+           int64_t{states_.n_touched()} * static_cast<int64_t>(states_.slot_bytes());
+}
+
+void Memory::trim_to(int64_t bytes) {
+    for (SlotPool* pool : {&states_, &pages_}) {
+        const int64_t excess = touched_bytes() - bytes;
+        if (excess <= 0) return;
+        const auto slot_bytes = static_cast<int64_t>(pool->slot_bytes());
+        if (slot_bytes > 0) pool->trim(static_cast<int32_t>(std::min<int64_t>(pool->n_slots(), (excess + slot_bytes - 1) / slot_bytes)));
+    }
 }
 
 float* Memory::recurrent(int32_t state, int32_t layer) {
@@ -39,6 +54,20 @@ Result<Sequence> Sequence::create(Memory& memory, int32_t context_tokens) {
     std::memset(memory.states().data(sequence.state_), 0, memory.shape().state_bytes());
     sequence.pages_.reserve(static_cast<size_t>((context_tokens + kPageTokens - 1) / kPageTokens));
     sequence.tokens_.reserve(static_cast<size_t>(context_tokens));
+    return sequence;
+}
+
+Sequence Sequence::assemble(Memory& memory, const Parts& parts) {
+    const auto n_pages = (parts.tokens.size() + kPageTokens - 1) / kPageTokens;
+    CHECK(parts.pages.size() == n_pages && parts.state >= 0, "a timeline is complete");
+    Sequence sequence(memory);
+    sequence.context_tokens_ = parts.context_tokens;
+    sequence.pages_.reserve(static_cast<size_t>((parts.context_tokens + kPageTokens - 1) / kPageTokens));
+    sequence.tokens_.reserve(static_cast<size_t>(parts.context_tokens));
+    sequence.pages_.assign(parts.pages.begin(), parts.pages.end());
+    sequence.tokens_.assign(parts.tokens.begin(), parts.tokens.end());
+    sequence.state_ = parts.state;
+    sequence.set_mtp_length(parts.mtp_length);
     return sequence;
 }
 

@@ -34,6 +34,11 @@ public:
     SlotPool& states() { return states_; }
     const SlotPool& states() const { return states_; }
 
+    // Memory of both pools that the operating system has handed out.
+    int64_t touched_bytes() const;
+    // Returns memory of free slots until at most `bytes` are handed out, or no free slot has any.
+    void trim_to(int64_t bytes);
+
     // Blocks inside a page, see kernels/attention/attention.h for their layout.
     std::byte* k_block(int32_t page, int32_t layer, int32_t head) { return pages_.data(page) + block_offset(layer, head, 0); }
     std::byte* v_block(int32_t page, int32_t layer, int32_t head) { return pages_.data(page) + block_offset(layer, head, 1); }
@@ -60,6 +65,15 @@ class Sequence {
 public:
     // An empty sequence that can grow to context_tokens. Errors: exhausted when no state slot is free.
     static Result<Sequence> create(Memory& memory, int32_t context_tokens);
+    // A timeline put together from its parts: takes over one reference to every page and to the state.
+    struct Parts {
+        std::span<const TokenId> tokens;
+        std::span<const int32_t> pages;  // ceil(tokens / 64)
+        int32_t state = -1;
+        int32_t mtp_length = 0;
+        int32_t context_tokens = 0;
+    };
+    static Sequence assemble(Memory& memory, const Parts& parts);
     Sequence(Sequence&& other) noexcept;
     Sequence& operator=(Sequence&& other) noexcept;
     Sequence(const Sequence&) = delete;

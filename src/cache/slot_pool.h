@@ -26,6 +26,11 @@ public:
     std::byte* data(int32_t slot) { return memory_.data() + static_cast<size_t>(slot) * slot_bytes_; }
     const std::byte* data(int32_t slot) const { return memory_.data() + static_cast<size_t>(slot) * slot_bytes_; }
 
+    // Slots whose memory the operating system has handed out: used at some time and not trimmed since.
+    int32_t n_touched() const { return n_touched_; }
+    // Returns the memory of up to n_slots free touched slots to the operating system, those freed longest ago first. Returns how many.
+    int32_t trim(int32_t n_slots);
+
     size_t slot_bytes() const { return slot_bytes_; }
     int32_t n_slots() const { return static_cast<int32_t>(references_.size()); }
     int32_t n_free() const { return static_cast<int32_t>(free_.size()); }
@@ -35,7 +40,9 @@ private:
     Buffer memory_;
     size_t slot_bytes_ = 0;
     std::vector<int32_t> references_;
-    std::vector<int32_t> free_;
+    std::vector<int32_t> free_;  // taken from the back
+    std::vector<uint8_t> is_touched_;
+    int32_t n_touched_ = 0;
 };
 
 }  // namespace espalier::cache

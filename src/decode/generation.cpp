@@ -9,7 +9,7 @@ namespace espalier::decode {
 Generation::Generation(cache::Sequence sequence, std::vector<TokenId> prompt, GenerationParams params,
                        const text::Tokenizer* tokenizer)
     : sequence_(std::move(sequence)), prompt_(std::move(prompt)), params_(std::move(params)), stops_(params_.stop_strings) {
-    CHECK(sequence_.length() < static_cast<int32_t>(prompt_.size()), "at least one prompt token is computed, for its logits");
+    CHECK(sequence_.length() <= static_cast<int32_t>(prompt_.size()), "the sequence holds a prefix of the prompt");
     CHECK(params_.max_tokens >= 1, "a reply has room for a token");
     cached_tokens_ = sequence_.length();
     reply_.reserve(static_cast<size_t>(params_.max_tokens));

@@ -30,8 +30,9 @@ enum class EndReason { none, stop_id, stop_string, length, broken };
 
 class Generation {
 public:
-    // `sequence` holds a proper prefix of `prompt` (may be empty); capacity for the whole reply is reserved here, so that steps
-    // allocate nothing. tokenizer may be null when there are no stop strings; it must outlive the generation.
+    // `sequence` holds a prefix of `prompt` (may be empty, may be all of it: see needs_first_token); capacity for the whole reply is
+    // reserved here, so that steps allocate nothing. tokenizer may be null when there are no stop strings; it must outlive the
+    // generation.
     Generation(cache::Sequence sequence, std::vector<TokenId> prompt, GenerationParams params, const text::Tokenizer* tokenizer);
 
     cache::Sequence& sequence() { return sequence_; }
@@ -45,6 +46,8 @@ public:
     // Prompt tokens not yet in the sequence.
     int32_t prompt_left() const;
     bool is_prefilling() const { return prompt_left() > 0; }
+    // The whole prompt was restored: StepLoop::choose_first() comes before the first step.
+    bool needs_first_token() const { return !is_prefilling() && reply_.empty() && !is_done(); }
     bool is_done() const { return reason_ != EndReason::none; }
     EndReason reason() const { return reason_; }
     // Bytes of the reply's text before a matched stop string, -1 = all.

@@ -93,8 +93,21 @@ Status StepLoop::finish(int32_t segment, Generation& generation, const BoundaryH
 }
 
 void StepLoop::choose(int32_t segment, int32_t node, Generation& generation) {
+    forward_.logits(segment, node, 1, logits_.as<float>());
+    choose_from_logits(generation);
+}
+
+void StepLoop::choose_first(Generation& generation) {
+    CHECK(generation.needs_first_token(), "only a wholly restored prompt has its last hidden row at hand");
+    cache::Memory& memory = generation.sequence().memory();
+    const model::Model& model = forward_.model();
+    model.head().apply(memory.hidden(generation.sequence().state()), model.config().hidden, 1, logits_.as<float>(),
+                       model.config().vocab, forward_.workspace().matmul_scratch, forward_.pool());
+    choose_from_logits(generation);
+}
+
+void StepLoop::choose_from_logits(Generation& generation) {
     const std::span<float> logits(logits_.as<float>(), logits_.bytes() / sizeof(float));
-    forward_.logits(segment, node, 1, logits.data());
     float best = 0;
     int64_t best_index = 0;
     forward_.model().kernels().argmax({logits.data(), static_cast<int64_t>(logits.size()), &best, &best_index});

@@ -33,11 +33,16 @@ public:
     // this step is committed.
     Status step(std::span<Generation* const> generations, int32_t prefill_rows, const BoundaryHook& at_boundary);
 
+    // The first token of a generation whose whole prompt was restored, from the last hidden row kept with its state: no forward. The
+    // generation may be done afterwards.
+    void choose_first(Generation& generation);
+
 private:
     StepLoop(model::Forward& forward, Sampler sampler, Buffer logits);
     model::Segment plan(Generation& generation, int32_t rows);
     Status finish(int32_t segment, Generation& generation, const BoundaryHook& at_boundary);
     void choose(int32_t segment, int32_t node, Generation& generation);
+    void choose_from_logits(Generation& generation);
 
     model::Forward& forward_;
     Sampler sampler_;

@@ -131,6 +131,28 @@ TEST_F(StepLoopTest, BoundariesAreMetExactlyAndResumeIsInvisible) {
     }
 }
 
+TEST_F(StepLoopTest, AWhollyRestoredPromptGivesTheSameReplyAndLogprobs) {
+    GenerationParams params;
+    params.max_tokens = 8;
+    params.n_logprobs = 2;
+    params.boundaries = {150};
+    std::optional<cache::Snapshot> at_end;
+    Generation first = make(ids(150, 2), params);
+    const auto expected = run(first, 96, [&](Generation& generation) {
+        at_end.emplace(cache::Snapshot::take(generation.sequence()));
+    });
+    ASSERT_TRUE(at_end.has_value());
+    Generation again(at_end->restore(), ids(150, 2), params, nullptr);
+    ASSERT_TRUE(again.needs_first_token());
+    EXPECT_EQ(again.cached_tokens(), 150);
+    loop_->choose_first(again);
+    EXPECT_EQ(run(again), expected);
+    ASSERT_EQ(again.logprobs().size(), first.logprobs().size());
+    for (size_t i = 0; i < first.logprobs().size(); ++i) {
+        for (size_t k = 0; k < 3; ++k) EXPECT_EQ(again.logprobs()[i][k].logprob, first.logprobs()[i][k].logprob) << i;
+    }
+}
+
 TEST_F(StepLoopTest, SeveralRequestsAtOnceReplyAsIfAlone) {
     std::vector<std::vector<TokenId>> expected;
     GenerationParams params;
