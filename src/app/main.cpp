@@ -53,6 +53,7 @@ int run(int argc, char** argv) {
     add_serve(cli, action);
     add_inspect(cli, action);
     add_quantize(cli, action);
+    add_cache(cli, action);
     add_bench(cli, action);
     add_eval(cli, action);
     try {

@@ -1,6 +1,7 @@
 #include "cache/disk_scan.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <map>
 #include <set>
@@ -9,8 +10,9 @@
 namespace espalier::cache {
 namespace {
 
-Result<PagesHeader> read_pages_header(const std::string& path, uint64_t conversation) {
+Result<PagesHeader> read_pages_header(const std::string& path, uint64_t conversation, uint64_t& file_bytes) {
     TRY_ASSIGN(const DiskFile file, DiskFile::open(path, DiskFile::Mode::read));
+    TRY_ASSIGN(file_bytes, file.size());
     std::string bytes(kPagesHeaderBytes, '\0');
     TRY(file.read_at(std::as_writable_bytes(std::span(bytes)), 0));
     TRY_ASSIGN(PagesHeader header, parse_pages_header(std::as_bytes(std::span(bytes)), path));
@@ -43,10 +45,10 @@ Status check_pages(const StateFront& front, const ScannedPages* pages, const std
     return {};
 }
 
-// Sorts one file that could not be read into damaged or unknown.
-void sort_failure(DirectoryScan& scan, const DirectoryFile& file, const Error& error) {
+// Sorts one file that could not be read into damaged or unknown. One that has gone meanwhile is neither.
+void sort_failure(DirectoryScan& scan, const std::string& directory, const DirectoryFile& file, const Error& error) {
     if (error.code == ErrorCode::unsupported) scan.unknown.push_back(file);
-    else scan.damaged.push_back({file, error.message});
+    else if (::access((directory + "/" + file.name).c_str(), F_OK) == 0) scan.damaged.push_back({file, error.message});
 }
 
 // A pages file that no entry names and that has no header is what a process left that ended while it began one.
@@ -84,30 +86,32 @@ Result<StateFront> read_state_front(const DiskFile& file) {
 Result<DirectoryScan> scan_directory(const std::string& directory) {
     TRY_ASSIGN(const std::vector<DirectoryFile> files, list_directory(directory));
     DirectoryScan scan;
+    // States before pages: beside a store that is writing, every page that a state names is there by then.
+    std::vector<ScannedState> states;
     for (const DirectoryFile& file : files) {
         const DiskFileName name = parse_file_name(file.name);
         if (name.kind == DiskFileName::Kind::leftover) scan.leftovers.push_back(file);
+        if (name.kind != DiskFileName::Kind::state) continue;
+        auto front = read_state(directory + "/" + file.name, name.conversation);
+        if (front) states.push_back({file, name.entry, std::move(*front)});
+        else sort_failure(scan, directory, file, front.error());
+    }
+    for (DirectoryFile file : files) {
+        const DiskFileName name = parse_file_name(file.name);
         if (name.kind != DiskFileName::Kind::pages) continue;
-        auto header = read_pages_header(directory + "/" + file.name, name.conversation);
+        auto header = read_pages_header(directory + "/" + file.name, name.conversation, file.bytes);
         if (header) scan.pages.push_back({file, *header});
-        else sort_failure(scan, file, header.error());
+        else sort_failure(scan, directory, file, header.error());
     }
     drop_unnamed(scan, files);
     std::map<uint64_t, const ScannedPages*> by_conversation;
     for (const ScannedPages& pages : scan.pages) by_conversation[pages.header.conversation] = &pages;
-    for (const DirectoryFile& file : files) {
-        const DiskFileName name = parse_file_name(file.name);
-        if (name.kind != DiskFileName::Kind::state) continue;
-        const std::string path = directory + "/" + file.name;
-        auto front = read_state(path, name.conversation);
-        if (!front) {
-            sort_failure(scan, file, front.error());
-            continue;
-        }
-        const auto pages = by_conversation.find(name.conversation);
-        const Status is_whole = check_pages(*front, pages == by_conversation.end() ? nullptr : pages->second, path);
-        if (is_whole) scan.states.push_back({file, name.entry, std::move(*front)});
-        else scan.damaged.push_back({file, is_whole.error().message});
+    for (ScannedState& state : states) {
+        const auto pages = by_conversation.find(state.front.conversation);
+        const Status is_whole =
+            check_pages(state.front, pages == by_conversation.end() ? nullptr : pages->second, directory + "/" + state.file.name);
+        if (is_whole) scan.states.push_back(std::move(state));
+        else scan.damaged.push_back({state.file, is_whole.error().message});
     }
     if (auto set_aside = list_directory(directory + "/" + kDamagedDirectory)) scan.set_aside = std::move(*set_aside);
     return scan;

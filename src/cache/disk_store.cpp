@@ -75,6 +75,10 @@ public:
         return entry == nullptr ? 0 : entry->length;
     }
 
+    bool has(std::span<const TokenId> tokens, const std::string& salt) const {
+        return !secret_.empty() && index_->find_exact(tokens, salt_hash(salt)) != nullptr;
+    }
+
     Result<std::optional<Restored>> restore_longest(std::span<const TokenId> prompt, const std::string& salt,
                                                     int32_t context_tokens) {
         while (const DiskIndex::Entry* entry = find(prompt, salt)) {
@@ -281,6 +285,10 @@ Result<std::unique_ptr<DiskStore>> DiskStore::open(const Options& options, Memor
 
 int32_t DiskStore::find_longest(std::span<const TokenId> prompt, const std::string& salt) const {
     return impl_->find_longest(prompt, salt);
+}
+
+bool DiskStore::has(std::span<const TokenId> tokens, const std::string& salt) const {
+    return impl_->has(tokens, salt);
 }
 
 Result<std::optional<DiskStore::Restored>> DiskStore::restore_longest(std::span<const TokenId> prompt, const std::string& salt,

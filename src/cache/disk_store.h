@@ -49,6 +49,9 @@ public:
     // Length of the longest entry of `salt` whose tokens are a proper prefix of `prompt`, 0 if there is none. Reads no file.
     int32_t find_longest(std::span<const TokenId> prompt, const std::string& salt) const;
 
+    // Whether exactly these tokens are on disk or on their way there. They do not count as used.
+    bool has(std::span<const TokenId> tokens, const std::string& salt) const;
+
     struct Restored {
         Sequence sequence;
         bool is_from_memory = false;  // the entry was still waiting for the writer

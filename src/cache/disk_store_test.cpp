@@ -74,6 +74,9 @@ TEST_F(DiskStoreTest, FindsTheLongestProperPrefixOfTheSameSalt) {
         other[50] += 1;
         EXPECT_EQ(store->find_longest(other, "alice"), 0);
         EXPECT_EQ(store->find_longest({}, "alice"), 0);
+        EXPECT_TRUE(store->has(std::span(tokens).first(300), "alice"));
+        EXPECT_FALSE(store->has(std::span(tokens).first(299), "alice"));
+        EXPECT_FALSE(store->has(std::span(tokens).first(300), "bob"));
         store.reset();
         store = open();
     }
