@@ -61,6 +61,14 @@ cache::StateShape state_shape(const model::ModelConfig& config, const checkpoint
     return shape;
 }
 
+// Bytes of weights that stay in the file: with a head of its own the embedding is only looked up, a row a token.
+int64_t mapped_bytes(const checkpoint::CheckpointSummary& summary) {
+    if (!summary.has_lm_head) return 0;
+    for (const checkpoint::ModuleGroup& group : summary.groups)
+        if (group.name == "embed_tokens") return group.bytes;
+    return 0;
+}
+
 Status inspect(const InspectFlags& flags) {
     TRY_ASSIGN(auto checkpoint, checkpoint::Checkpoint::open(flags.model.path));
     const checkpoint::CheckpointSummary summary = checkpoint::summarize(*checkpoint);
@@ -72,6 +80,7 @@ Status inspect(const InspectFlags& flags) {
     request.context_tokens = flags.context;
     request.sequences_max = flags.parallel;
     const int64_t weights = summary.bytes - summary.bytes_visual;
+    const int64_t mapped = mapped_bytes(summary);
     const int64_t available = engine::available_memory_bytes();
     request.available_bytes = available > weights ? available - weights : 0;
     const auto plan = engine::plan_memory(request);
@@ -81,6 +90,7 @@ Status inspect(const InspectFlags& flags) {
         json["chat_template"] = text.chat_template;
         json["tool_format"] = text.tool_format;
         Json memory = {{"weights_bytes", weights},
+                       {"weights_mapped_bytes", mapped},
                        {"kv_bytes_per_token", request.shape.page_bytes() / cache::kPageTokens},
                        {"state_bytes", request.shape.state_bytes()},
                        {"available_bytes", available}};
@@ -88,6 +98,7 @@ Status inspect(const InspectFlags& flags) {
             memory["context_tokens"] = plan->context_tokens;
             memory["kv_bytes"] = static_cast<int64_t>(plan->n_pages) * static_cast<int64_t>(request.shape.page_bytes());
             memory["states_bytes"] = static_cast<int64_t>(plan->n_states) * static_cast<int64_t>(request.shape.state_bytes());
+            memory["resident_bytes"] = weights - mapped + plan->bytes;
         } else {
             memory["error"] = plan.error().message;
         }
@@ -98,8 +109,10 @@ Status inspect(const InspectFlags& flags) {
     std::fputs(checkpoint::summary_text(summary).c_str(), stdout);
     std::printf("tokenizer      %s\nchat template  %s\ntool format    %s\n", text.tokenizer.c_str(), text.chat_template.c_str(),
                 text.tool_format.c_str());
-    std::printf("memory         weights %lld MiB, keys and values %.1f KiB a token, a state %.1f MiB\n",
-                static_cast<long long>(weights >> 20),
+    const std::string in_file =
+        mapped > 0 ? fmt::format(" ({} MiB of them embedding rows that stay in the file)", mapped >> 20) : "";
+    std::printf("memory         weights %lld MiB%s, keys and values %.1f KiB a token, a state %.1f MiB\n",
+                static_cast<long long>(weights >> 20), in_file.c_str(),
                 static_cast<double>(request.shape.page_bytes()) / cache::kPageTokens / 1024,
                 static_cast<double>(request.shape.state_bytes()) / 1048576);
     if (plan) {
