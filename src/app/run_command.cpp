@@ -41,7 +41,11 @@ Result<std::string> answer(engine::LocalEngine& engine, const ModelFiles& files,
     if (files.chat_template) {
         TRY_ASSIGN(text::RenderedPrompt prompt, text::render_chat(*files.chat_template, *files.tokenizer, request));
         job.prompt = std::move(prompt.ids);
-        job.stable_boundaries = std::move(prompt.stable_boundaries);
+        for (const text::StableBoundary& boundary : prompt.stable_boundaries) {
+            const bool is_user = boundary.follower == text::StableBoundary::Follower::user;
+            job.boundaries.push_back(
+                {boundary.tokens, is_user ? engine::Boundary::Kind::before_user : engine::Boundary::Kind::before_tool});
+        }
     } else {
         job.prompt = files.tokenizer->encode(request.messages.back().content.value_or(""));
     }

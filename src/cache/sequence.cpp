@@ -26,7 +26,8 @@ void Memory::trim_to(int64_t bytes) {
         const int64_t excess = touched_bytes() - bytes;
         if (excess <= 0) return;
         const auto slot_bytes = static_cast<int64_t>(pool->slot_bytes());
-        if (slot_bytes > 0) pool->trim(static_cast<int32_t>(std::min<int64_t>(pool->n_slots(), (excess + slot_bytes - 1) / slot_bytes)));
+        if (slot_bytes > 0)
+            pool->trim(static_cast<int32_t>(std::min<int64_t>(pool->n_slots(), (excess + slot_bytes - 1) / slot_bytes)));
     }
 }
 

@@ -5,8 +5,6 @@
 #include <cstring>
 #include <vector>
 
-#include "cache/snapshot_store.h"
-
 namespace espalier::cache {
 namespace {
 
@@ -134,44 +132,21 @@ TEST(Snapshot, CountsOnlyWhatItAloneHolds) {
     EXPECT_EQ(snapshot.exclusive_bytes(), memory.shape().state_bytes() + memory.shape().page_bytes());
 }
 
-TEST(SnapshotStore, RestoresTheLongestTruePrefixOfTheSameSalt) {
-    Memory memory = small_memory();
-    SnapshotStore store(4);
-    auto sequence = Sequence::create(memory, 256);
-    grow(*sequence, 10, 1);
-    store.keep(*sequence, "a");
-    grow(*sequence, 10, 1);
-    store.keep(*sequence, "a");
-    const std::vector<TokenId> prompt = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20};
-    EXPECT_EQ(store.restore_longest(prompt, "a")->length(), 20);
-    EXPECT_EQ(store.restore_longest(std::span(prompt).first(20), "a")->length(), 10) << "one token is always left to compute";
-    EXPECT_FALSE(store.restore_longest(prompt, "b").has_value()) << "another tenant";
-    std::vector<TokenId> other = prompt;
-    other[15] = 99;
-    EXPECT_EQ(store.restore_longest(other, "a")->length(), 10);
-    other[3] = 99;
-    EXPECT_FALSE(store.restore_longest(other, "a").has_value());
-}
-
-TEST(SnapshotStore, DropsTheOneUnusedForLongest) {
-    Memory memory = small_memory(16, 16);
-    SnapshotStore store(2);
-    auto sequence = Sequence::create(memory, 256);
-    grow(*sequence, 5, 1);
-    store.keep(*sequence, "");
-    grow(*sequence, 5, 1);
-    store.keep(*sequence, "");
-    const std::vector<TokenId> first = {0, 1, 2, 3, 4, 77};
-    EXPECT_TRUE(store.restore_longest(first, "").has_value());
-    grow(*sequence, 5, 1);
-    store.keep(*sequence, "");
-    EXPECT_EQ(store.size(), 2);
-    EXPECT_TRUE(store.restore_longest(first, "").has_value()) << "used last, so kept";
-    store.keep(*sequence, "");
-    EXPECT_EQ(store.size(), 2) << "the same content is kept once";
-    EXPECT_TRUE(store.drop_oldest());
-    EXPECT_TRUE(store.drop_oldest());
-    EXPECT_FALSE(store.drop_oldest());
+TEST(SlotPool, TrimReturnsMemoryOfFreeSlotsOnly) {
+    auto pool = SlotPool::create(4, 8192);
+    ASSERT_TRUE(pool.has_value());
+    const int32_t a = pool->acquire();
+    const int32_t b = pool->acquire();
+    std::memset(pool->data(a), 7, 8192);
+    std::memset(pool->data(b), 9, 8192);
+    EXPECT_EQ(pool->n_touched(), 2);
+    pool->release(a);
+    EXPECT_EQ(pool->trim(4), 1);
+    EXPECT_EQ(pool->n_touched(), 1);
+    EXPECT_EQ(pool->data(b)[8191], std::byte{9}) << "a used slot keeps its content";
+    EXPECT_EQ(pool->data(a)[0], std::byte{0}) << "the memory was given back";
+    EXPECT_EQ(pool->acquire(), a);
+    EXPECT_EQ(pool->n_touched(), 2);
 }
 
 }  // namespace

@@ -28,7 +28,8 @@ public:
 
     // Slots whose memory the operating system has handed out: used at some time and not trimmed since.
     int32_t n_touched() const { return n_touched_; }
-    // Returns the memory of up to n_slots free touched slots to the operating system, those freed longest ago first. Returns how many.
+    // Returns the memory of up to n_slots free touched slots to the operating system, those freed longest ago first. Returns how
+    // many.
     int32_t trim(int32_t n_slots);
 
     size_t slot_bytes() const { return slot_bytes_; }

@@ -36,6 +36,7 @@ StepLoop::StepLoop(model::Forward& forward, Sampler sampler, Buffer logits)
 model::Segment StepLoop::plan(Generation& generation, int32_t rows) {
     cache::Sequence& sequence = generation.sequence();
     if (!generation.is_prefilling()) {
+        CHECK(!generation.needs_first_token(), "choose_first comes before the first step of a restored prompt");
         roots_.push_back(generation.root());
         return {&sequence, {&roots_.back(), 1}, {}, 1};
     }

@@ -9,7 +9,7 @@
 #include <random>
 #include <vector>
 
-#include "cache/snapshot_store.h"
+#include "cache/prefix_tree.h"
 #include "model/reference_model.h"
 
 namespace {
@@ -111,21 +111,21 @@ TEST_F(StepLoopTest, BoundariesAreMetExactlyAndResumeIsInvisible) {
     Generation plain = make(ids(150, 2), params);
     const auto expected = run(plain);
     params.boundaries = {40, 90, 146, 150};
-    cache::SnapshotStore store(8);
+    cache::PrefixTree tree(*memory_, 1 << 20);
     std::vector<int32_t> lengths;
     Generation first = make(ids(150, 2), params);
     EXPECT_EQ(run(first, 96,
                   [&](Generation& generation) {
                       lengths.push_back(generation.sequence().length());
-                      store.keep(generation.sequence(), "");
+                      tree.keep({}, generation.sequence(), cache::PointKind::tool_boundary, 0);
                   }),
               expected);
     EXPECT_EQ(lengths, params.boundaries);
     for (const size_t keep : {149u, 100u, 60u}) {
         const auto prompt = ids(150, 2);
-        auto restored = store.restore_longest(std::span(prompt).first(keep + 1), "");
-        ASSERT_TRUE(restored.has_value());
-        Generation resumed(std::move(*restored), prompt, params, nullptr);
+        const auto match = tree.match({}, std::span(prompt).first(keep));
+        ASSERT_NE(match.node, nullptr);
+        Generation resumed(tree.fork(*match.node, 512), prompt, params, nullptr);
         EXPECT_GT(resumed.cached_tokens(), 0);
         EXPECT_EQ(run(resumed), expected) << keep;
     }
@@ -138,9 +138,8 @@ TEST_F(StepLoopTest, AWhollyRestoredPromptGivesTheSameReplyAndLogprobs) {
     params.boundaries = {150};
     std::optional<cache::Snapshot> at_end;
     Generation first = make(ids(150, 2), params);
-    const auto expected = run(first, 96, [&](Generation& generation) {
-        at_end.emplace(cache::Snapshot::take(generation.sequence()));
-    });
+    const auto expected =
+        run(first, 96, [&](Generation& generation) { at_end.emplace(cache::Snapshot::take(generation.sequence())); });
     ASSERT_TRUE(at_end.has_value());
     Generation again(at_end->restore(), ids(150, 2), params, nullptr);
     ASSERT_TRUE(again.needs_first_token());

@@ -36,23 +36,39 @@ struct SamplingParams {
     int32_t n_logprobs = -1;  // -1 = none, 0 = chosen token only, n = and the n best
 };
 
+// A prompt length at which a later request is likely to go on.
+struct Boundary {
+    enum class Kind {
+        before_tool,  // as far as the prompt stays as it is when a tool's result follows
+        before_user,  // the same when a user message follows
+        message_end,  // a message ends here
+    };
+    int32_t tokens = 0;
+    Kind kind = Kind::before_tool;
+    bool operator==(const Boundary&) const = default;
+};
+
 struct Job {
     std::vector<TokenId> prompt;
-    // Prompt lengths (token counts, ascending, <= prompt.size()) at which a later request is likely to continue.
-    std::vector<int32_t> stable_boundaries;
+    std::vector<Boundary> boundaries;
     SamplingParams sampling;
     int32_t max_tokens = 0;                 // clamped to the context that is left
     std::vector<TokenId> stop_ids;          // end the reply, not part of it; empty when ignore_eos
     std::vector<std::string> stop_strings;  // end the reply; text before the match is kept
+    std::string cache_owner;                // whose cache: nothing is shared between owners, and memory is shared out among them
     std::string cache_salt;                 // conversations with different salts never share cached state
-    std::string session_hint;               // breaks ties only
+    std::string session_hint;               // names the conversation in logs; what is cached is decided by token ids alone
 };
 
 enum class FinishReason { stop_id, stop_string, length, cancelled, failed };
 
+enum class CacheSource { none, ram, disk };
+
 struct Timings {
     int32_t prompt_tokens = 0;
     int32_t cached_tokens = 0;  // of prompt_tokens, restored instead of computed
+    CacheSource cache_source = CacheSource::none;
+    double restore_ms = 0;  // after queue_ms, before prefill_ms
     int32_t output_tokens = 0;
     double queue_ms = 0;
     double prefill_ms = 0;
@@ -68,9 +84,20 @@ struct TokenLogprob {
     std::vector<std::pair<TokenId, float>> top;
 };
 
+// Why a prompt that looks like an earlier one was read again: where they part, and the ids around that place.
+struct CacheMiss {
+    int32_t prompt_tokens = 0;
+    int32_t cached_tokens = 0;
+    int32_t common_tokens = 0;     // leading ids equal to an earlier timeline's
+    int32_t earlier_tokens = 0;    // how long that timeline is
+    std::vector<TokenId> before;   // the common ids just before they part
+    std::vector<TokenId> earlier;  // how the earlier timeline went on
+    std::vector<TokenId> now;      // how this prompt goes on
+};
+
 struct JobEvent {
     enum class Kind {
-        prefill_progress,  // prompt_done of timings.prompt_tokens; the first one carries cached_tokens
+        prefill_progress,  // prompt_done of timings.prompt_tokens; the first one carries cached_tokens, and cache_miss if any
         tokens,            // newly committed ids, in order; never a stop id
         finished,          // last event; reason and timings; kept_text_bytes if a stop string matched
         failed,            // last event; error
@@ -79,6 +106,7 @@ struct JobEvent {
     std::vector<TokenId> tokens;
     std::vector<TokenLogprob> logprobs;  // one per token if asked for
     int32_t prompt_done = 0;
+    std::shared_ptr<const CacheMiss> cache_miss;
     FinishReason reason = FinishReason::length;
     Timings timings;
     // The reply's detokenised text (special tokens as text) up to the first stop string, in bytes; -1 = all of it.
@@ -131,8 +159,15 @@ struct BackendInfo {
 struct BackendGauges {
     int32_t jobs_queued = 0;
     int32_t jobs_running = 0;
-    int64_t cache_bytes = 0;
+    int64_t cache_bytes = 0;  // in use: pages, states, index
     int64_t cache_budget_bytes = 0;
+    int64_t cache_page_bytes = 0;   // of snapshots, each page once
+    int64_t cache_state_bytes = 0;  // of snapshots
+    int64_t cache_index_bytes = 0;
+    int64_t cache_snapshots = 0;
+    int64_t cache_evictions_total = 0;
+    int64_t cache_hits_total = 0;    // requests that went on from a snapshot
+    int64_t cache_misses_total = 0;  // requests that had to read again what an earlier one had read
     int64_t prompt_tokens_total = 0;
     int64_t cached_tokens_total = 0;
     int64_t output_tokens_total = 0;
@@ -146,6 +181,8 @@ public:
     virtual Result<std::shared_ptr<JobStream>> submit(Job job) = 0;
     virtual const BackendInfo& info() const = 0;
     virtual BackendGauges gauges() const = 0;
+    // The latest misses of a cache owner, newest first. A backend without a cache has none.
+    virtual std::vector<std::shared_ptr<const CacheMiss>> cache_misses(const std::string&) const { return {}; }
 };
 
 }  // namespace espalier::engine

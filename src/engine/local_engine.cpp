@@ -1,9 +1,10 @@
 // The engine thread: admits jobs, runs steps, reports events.
 //
-// A job is admitted when a sequence slot is free and the pages it may come to need are promised to it. Kept snapshots give way to
-// it, oldest first, but not the one it continues from, and only if that lets it in. Snapshots are taken while the promises stay
-// covered. So a running job never fails for memory, a prefill cannot push out its own prefix, and a job that waits costs no
-// cache.
+// A job is admitted when a sequence slot is free and the pages it may come to need would fit if nothing were cached beside the
+// running jobs. Room for its prompt is made at once, by giving up snapshots but not the one it goes on from; room for a long
+// reply as it grows. So a running job never fails for memory, a prefill cannot push out its own prefix, and a client that allows
+// itself a long reply costs no cache until it gets one. A job whose beginning is just being read by another waits for that
+// snapshot.
 #include "engine/local_engine.h"
 
 #include <fmt/format.h>
@@ -13,10 +14,12 @@
 #include <deque>
 #include <exception>
 #include <list>
+#include <map>
+#include <optional>
 #include <thread>
 
 #include "base/check.h"
-#include "cache/snapshot_store.h"
+#include "cache/conversation_cache.h"
 #include "decode/step_loop.h"
 #include "engine/load.h"
 #include "engine/memory_plan.h"
@@ -36,6 +39,16 @@ constexpr int32_t kRowsLeast = 16;
 // A step should not take longer than this, so that a client that leaves is noticed; shorter while others wait for tokens.
 constexpr double kStepMs = 700;
 constexpr double kStepMsShared = 200;
+// Reply tokens that room is made for at once.
+constexpr int32_t kReplyTokensAtOnce = 512;
+// A prefill that was broken off is kept if it read this much, and a job waits for another's prefill if that saves this much.
+constexpr int32_t kWorthTokens = 256;
+// An earlier prompt of which more than this had to be read again is a miss.
+constexpr int32_t kMissTokens = 64;
+constexpr int32_t kBoundarySlack = 8;  // the tree's boundaries may lie this far before the place where prompts part
+constexpr size_t kMissesKept = 8;      // of an owner
+constexpr size_t kMissOwnersMax = 64;
+constexpr int32_t kMissContext = 24;  // ids shown around that place
 
 struct QueuedJob {
     Job job;
@@ -45,15 +58,62 @@ struct QueuedJob {
 
 struct RunningJob {
     std::shared_ptr<JobStream> stream;
-    std::string cache_salt;
+    cache::CacheKey key;
     decode::Generation generation;
-    int64_t pages_needed = 0;  // that the whole job may hold
+    std::vector<cache::Point> points;  // snapshots of the prompt, to come and taken
+    int64_t pages_needed = 0;          // that the whole job may hold
     Clock::time_point submitted;
     Clock::time_point admitted;
+    Clock::time_point restored;
     Clock::time_point first_token;
-    size_t reported = 0;  // reply tokens already sent
+    bool has_echo = false;  // the client sends replies back as they were produced
+    size_t reported = 0;    // reply tokens already sent
     bool has_token = false;
 };
+
+cache::PointKind to_point_kind(Boundary::Kind kind) {
+    switch (kind) {
+        case Boundary::Kind::before_tool: return cache::PointKind::tool_boundary;
+        case Boundary::Kind::before_user: return cache::PointKind::user_boundary;
+        case Boundary::Kind::message_end: break;
+    }
+    return cache::PointKind::message_end;
+}
+
+std::vector<cache::Point> to_points(const std::vector<Boundary>& boundaries) {
+    std::vector<cache::Point> points;
+    points.reserve(boundaries.size());
+    for (const Boundary& boundary : boundaries) points.push_back({boundary.tokens, to_point_kind(boundary.kind)});
+    return points;
+}
+
+// What to tell about a prompt that had to be read again although an earlier one began alike; null if that is as it should be.
+std::shared_ptr<const CacheMiss> describe_miss(const cache::PrefixTree::Match& match, std::span<const TokenId> prompt) {
+    const auto n_prompt = static_cast<int32_t>(prompt.size());
+    const int32_t earlier = match.known < n_prompt ? match.deepest : match.known;
+    if (earlier - match.cached <= kMissTokens) return nullptr;
+    if (match.node != nullptr && match.known - match.cached <= kBoundarySlack) {
+        const cache::PointKind kind = cache::PrefixTree::kind(*match.node);
+        if (kind == cache::PointKind::tool_boundary || kind == cache::PointKind::user_boundary) return nullptr;
+    }
+    auto miss = std::make_shared<CacheMiss>();
+    miss->prompt_tokens = n_prompt;
+    miss->cached_tokens = match.cached;
+    miss->common_tokens = match.known;
+    miss->earlier_tokens = earlier;
+    const int32_t begin = std::max(0, match.known - kMissContext);
+    const int32_t end = std::min(n_prompt, match.known + kMissContext);
+    miss->before.assign(prompt.begin() + begin, prompt.begin() + match.known);
+    miss->now.assign(prompt.begin() + match.known, prompt.begin() + end);
+    miss->earlier = match.goes_on;
+    return miss;
+}
+
+int32_t common_prefix(std::span<const TokenId> a, std::span<const TokenId> b) {
+    const size_t n = std::min(a.size(), b.size());
+    return static_cast<int32_t>(std::mismatch(a.begin(), a.begin() + static_cast<std::ptrdiff_t>(n), b.begin()).first -
+                                a.begin());
+}
 
 decode::GenerationParams to_params(const Job& job, int32_t max_tokens) {
     decode::GenerationParams params;
@@ -63,7 +123,6 @@ decode::GenerationParams to_params(const Job& job, int32_t max_tokens) {
     params.max_tokens = max_tokens;
     params.stop_ids = job.stop_ids;
     params.stop_strings = job.stop_strings;
-    params.boundaries = job.stable_boundaries;
     params.n_logprobs = s.n_logprobs;
     return params;
 }
@@ -85,11 +144,7 @@ class LocalEngine::Impl {
 public:
     Impl(LoadedModel loaded, std::shared_ptr<const text::Tokenizer> tokenizer, const EngineOptions& options,
          const MemoryPlan& plan)
-        : loaded_(std::move(loaded)),
-          tokenizer_(std::move(tokenizer)),
-          options_(options),
-          plan_(plan),
-          store_(plan.snapshots_max) {}
+        : loaded_(std::move(loaded)), tokenizer_(std::move(tokenizer)), options_(options), plan_(plan) {}
 
     ~Impl() {
         {
@@ -103,6 +158,10 @@ public:
     Status start() {
         TRY_ASSIGN(cache::Memory memory, cache::Memory::create(loaded_.model->state_shape(), {plan_.n_pages, plan_.n_states}));
         memory_ = std::make_unique<cache::Memory>(std::move(memory));
+        const auto clock = [] {
+            return std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now().time_since_epoch()).count();
+        };
+        cache_.emplace(*memory_, cache::ConversationCache::Options{plan_.conversation_bytes, plan_.snapshots_max, clock});
         model::PassLimits limits;
         limits.rows_max = kRowsMax;
         limits.segments_max = options_.sequences_max;
@@ -153,6 +212,13 @@ public:
         return gauges;
     }
 
+    std::vector<std::shared_ptr<const CacheMiss>> cache_misses(const std::string& owner) const {
+        std::lock_guard lock(mutex_);
+        const auto found = misses_.find(owner);
+        if (found == misses_.end()) return {};
+        return {found->second.rbegin(), found->second.rend()};
+    }
+
     const BackendInfo& info() const { return info_; }
     const std::vector<TokenId>& eos_ids() const { return loaded_.model->eos_ids(); }
 
@@ -167,11 +233,15 @@ private:
         info_.context_tokens = plan_.context_tokens;
         info_.sequences_max = options_.sequences_max;
         info_.weight_bytes = static_cast<int64_t>(loaded_.model->weight_bytes());
-        info_.details = {
-            {"layers", fmt::format("{}", config.n_layers)}, {"hidden", fmt::format("{}", config.hidden)},
-            {"vocab", fmt::format("{}", config.vocab)},     {"mtp", loaded_.model->mtp() != nullptr ? "present" : "absent"},
-            {"kv_pages", fmt::format("{}", plan_.n_pages)}, {"snapshots_max", fmt::format("{}", plan_.snapshots_max)},
-            {"cache_bytes", fmt::format("{}", plan_.bytes)}};
+        info_.details = {{"layers", fmt::format("{}", config.n_layers)},
+                         {"hidden", fmt::format("{}", config.hidden)},
+                         {"vocab", fmt::format("{}", config.vocab)},
+                         {"mtp", loaded_.model->mtp() != nullptr ? "present" : "absent"},
+                         {"kv_pages", fmt::format("{}", plan_.n_pages)},
+                         {"snapshots_max", fmt::format("{}", plan_.snapshots_max)},
+                         {"page_bytes", fmt::format("{}", memory_->pages().slot_bytes())},
+                         {"state_bytes", fmt::format("{}", memory_->states().slot_bytes())},
+                         {"cache_bytes", fmt::format("{}", plan_.bytes)}};
         gauges_.cache_budget_bytes = plan_.bytes;
     }
 
@@ -209,14 +279,6 @@ private:
         stream.push(std::move(event));
     }
 
-    // Pages that running jobs may still ask for: to grow, and one to copy a page that a snapshot shares.
-    int64_t promised_pages() const {
-        int64_t pages = 0;
-        for (const RunningJob& job : running_)
-            pages += std::max<int64_t>(0, job.pages_needed - job.generation.sequence().n_pages()) + 1;
-        return pages;
-    }
-
     static void push_cancelled(const QueuedJob& queued) {
         JobEvent event;
         event.kind = JobEvent::Kind::finished;
@@ -237,58 +299,112 @@ private:
 
     void admit() {
         while (static_cast<int32_t>(running_.size()) < options_.sequences_max) {
-            QueuedJob queued;
-            {
-                std::lock_guard lock(mutex_);
-                if (queue_.empty() || !make_room(queue_.front().job)) return;
-                queued = std::move(queue_.front());
-                queue_.pop_front();
-            }
-            begin(std::move(queued));
+            std::optional<QueuedJob> next = take_admissible();
+            if (!next) return;
+            begin(std::move(*next));
         }
     }
 
-    static int64_t pages_of(const Job& job, int32_t context) {
-        const int64_t tokens = std::min<int64_t>(context, static_cast<int64_t>(job.prompt.size()) + job.max_tokens);
-        return (tokens + cache::kPageTokens - 1) / cache::kPageTokens;
+    // The first queued job that can begin. One that waits for another's snapshot lets others pass, one that waits for memory does
+    // not.
+    std::optional<QueuedJob> take_admissible() {
+        std::lock_guard lock(mutex_);
+        for (auto queued = queue_.begin(); queued != queue_.end(); ++queued) {
+            if (waits_for_snapshot(queued->job)) continue;
+            if (!can_fit(queued->job)) return std::nullopt;
+            QueuedJob next = std::move(*queued);
+            queue_.erase(queued);
+            return next;
+        }
+        return std::nullopt;
     }
 
-    // Frees the pages the job needs by dropping snapshots. False: it has to wait for a running job, and nothing was dropped.
-    bool make_room(const Job& job) {
-        const int32_t prefix = store_.find_longest(job.prompt, job.cache_salt);
-        const int64_t prefix_pages = prefix / cache::kPageTokens;  // shared with the snapshot; its partial page is copied
-        const int64_t needed = pages_of(job, plan_.context_tokens) - prefix_pages + 2;
-        const int64_t promised = promised_pages();
-        int64_t held = prefix > 0 ? prefix_pages + 1 : 0;
-        for (const RunningJob& running : running_) held += running.generation.sequence().n_pages();
-        const bool can_fit = memory_->pages().n_slots() - held - promised >= needed;
-        if (!can_fit && !running_.empty()) return false;
-        const int32_t n_kept = can_fit && prefix > 0 ? 1 : 0;
-        while (memory_->pages().n_free() - promised < needed && store_.size() > n_kept) store_.drop_oldest();
-        return true;
+    // A running job is about to take a snapshot that saves this one much of its prompt.
+    bool waits_for_snapshot(const Job& job) const {
+        int32_t cached = -1;
+        for (const RunningJob& running : running_) {
+            if (!running.generation.is_prefilling() || running.key != key_of(job)) continue;
+            const int32_t common = common_prefix(running.generation.prompt(), job.prompt);
+            for (const cache::Point& point : running.points) {
+                if (point.length > common || point.length <= running.generation.sequence().length()) continue;
+                if (cached < 0) cached = cache_->match(running.key, job.prompt).cached;
+                if (point.length - cached >= kWorthTokens) return true;
+            }
+        }
+        return false;
+    }
+
+    static cache::CacheKey key_of(const Job& job) { return {job.cache_owner, job.cache_salt}; }
+
+    static int64_t pages_for(int64_t tokens) { return (tokens + cache::kPageTokens - 1) / cache::kPageTokens; }
+
+    // Pages that the whole job may come to hold, and two to copy from.
+    int64_t pages_of(const Job& job) const {
+        return pages_for(std::min<int64_t>(plan_.context_tokens, static_cast<int64_t>(job.prompt.size()) + job.max_tokens)) + 2;
+    }
+
+    // With nothing cached, all running jobs and this one would fit to their last token. One job alone always does.
+    bool can_fit(const Job& job) const {
+        if (running_.empty()) return true;
+        int64_t pages = pages_of(job);
+        for (const RunningJob& running : running_) pages += running.pages_needed;
+        return pages * static_cast<int64_t>(memory_->pages().slot_bytes()) + cache::index_bytes_max(plan_.conversation_bytes) <=
+               plan_.conversation_bytes;
+    }
+
+    // The sequence that a job begins with, and room for what its prompt adds.
+    Result<cache::Sequence> restore(const cache::CacheKey& key, const Job& job, cache::PrefixTree::Match& match) {
+        const int64_t tokens = static_cast<int64_t>(job.prompt.size()) + std::min(job.max_tokens, kReplyTokensAtOnce);
+        const int64_t pages = std::min(pages_of(job), pages_for(tokens) + 2);
+        if (!cache_->make_room(pages - match.cached / cache::kPageTokens, key.owner, match.node)) {
+            cache_->make_room(pages, key.owner);
+            match = cache_->match(key, job.prompt);
+        }
+        if (match.node != nullptr) return cache_->resume(key, job.prompt, *match.node, plan_.context_tokens);
+        return cache::Sequence::create(*memory_, plan_.context_tokens);
     }
 
     void begin(QueuedJob queued) {
         Job& job = queued.job;
-        const auto now = Clock::now();
-        auto sequence = store_.restore_longest(job.prompt, job.cache_salt);
-        if (!sequence) {
-            auto fresh = cache::Sequence::create(*memory_, plan_.context_tokens);
-            if (!fresh) return push_failed(*queued.stream, fresh.error());
-            sequence = std::move(*fresh);
-        }
-        const int64_t pages = pages_of(job, plan_.context_tokens);
-        const int32_t room = plan_.context_tokens - static_cast<int32_t>(job.prompt.size());
-        decode::GenerationParams params = to_params(job, std::min(job.max_tokens, room));
-        running_.push_back({queued.stream, job.cache_salt,
+        const auto admitted = Clock::now();
+        const cache::CacheKey key = key_of(job);
+        cache::PrefixTree::Match match = cache_->match(key, job.prompt);
+        const auto miss = describe_miss(match, job.prompt);
+        auto sequence = restore(key, job, match);
+        if (!sequence) return push_failed(*queued.stream, sequence.error());
+        const auto n_prompt = static_cast<int32_t>(job.prompt.size());
+        const std::vector<cache::Point> boundaries = to_points(job.boundaries);
+        const int32_t branch = match.known < n_prompt && match.known < match.deepest ? match.known : 0;
+        std::vector<cache::Point> points = cache::plan_points({n_prompt, sequence->length(), boundaries, branch});
+        decode::GenerationParams params = to_params(job, std::min(job.max_tokens, plan_.context_tokens - n_prompt));
+        for (const cache::Point& point : points) params.boundaries.push_back(point.length);
+        const int64_t pages = pages_of(job);
+        running_.push_back({queued.stream, key,
                             decode::Generation(std::move(*sequence), std::move(job.prompt), std::move(params), tokenizer_.get()),
-                            pages, queued.submitted, now, now});
-        report_progress(running_.back());
+                            std::move(points), pages, queued.submitted, admitted, Clock::now(), admitted, match.has_echo});
+        count_admission(running_.back(), miss);
+        report_progress(running_.back(), miss);
+        if (!running_.back().generation.needs_first_token()) return;
+        loop_->choose_first(running_.back().generation);
+        report(running_.back(), Clock::now());
+        if (finish_if_done(running_.back())) running_.pop_back();
     }
 
-    void report_progress(RunningJob& job) {
+    void count_admission(const RunningJob& job, const std::shared_ptr<const CacheMiss>& miss) {
+        std::lock_guard lock(mutex_);
+        gauges_.cache_hits_total += job.generation.cached_tokens() > 0 ? 1 : 0;
+        if (!miss) return;
+        ++gauges_.cache_misses_total;
+        if (!misses_.contains(job.key.owner) && misses_.size() >= kMissOwnersMax) return;
+        auto& misses = misses_[job.key.owner];
+        misses.push_back(miss);
+        if (misses.size() > kMissesKept) misses.pop_front();
+    }
+
+    void report_progress(RunningJob& job, std::shared_ptr<const CacheMiss> miss = nullptr) {
         JobEvent event;
         event.kind = JobEvent::Kind::prefill_progress;
+        event.cache_miss = std::move(miss);
         event.timings = timings(job);
         event.prompt_done = job.generation.sequence().length();
         job.stream->push(std::move(event));
@@ -297,6 +413,7 @@ private:
     void drop_cancelled() {
         for (auto job = running_.begin(); job != running_.end();) {
             if (job->stream->is_cancelled()) {
+                keep_unfinished_prefill(*job);
                 finish(*job, FinishReason::cancelled);
                 job = running_.erase(job);
             } else {
@@ -316,6 +433,7 @@ private:
         const int32_t rows = std::clamp(static_cast<int32_t>(target_ms / ms_per_row_), kRowsLeast, kRowsMax);
         int32_t rows_before = 0;
         for (const decode::Generation* generation : steps_) rows_before += generation->prompt_left();
+        make_room_to_grow(rows);
         const auto begin = Clock::now();
         const Status status = loop_->step(steps_, rows, [this](decode::Generation& generation) { keep_snapshot(generation); });
         const auto end = Clock::now();
@@ -326,16 +444,34 @@ private:
             ms_per_row_ = std::max(1e-3, ms_between(begin, end) / (rows_before - rows_after));
         for (auto job = running_.begin(); job != running_.end();) {
             report(*job, end);
-            if (job->generation.is_done()) {
-                const FinishReason reason = to_finish(job->generation.reason());
-                if (reason == FinishReason::failed)
-                    push_failed(*job->stream, corrupt_data("the model's logits are not finite numbers: damaged weights"));
-                else finish(*job, reason);
-                job = running_.erase(job);
-            } else {
-                ++job;
-            }
+            job = finish_if_done(*job) ? running_.erase(job) : std::next(job);
         }
+    }
+
+    bool finish_if_done(RunningJob& job) {
+        if (!job.generation.is_done()) return false;
+        const FinishReason reason = to_finish(job.generation.reason());
+        if (reason == FinishReason::failed) {
+            push_failed(*job.stream, corrupt_data("the model's logits are not finite numbers: damaged weights"));
+        } else {
+            if (reason == FinishReason::stop_id) keep_reply(job);
+            finish(job, reason);
+        }
+        return true;
+    }
+
+    // Pages that this step may take, and memory of slots that went unused when the balance of pages and states has shifted.
+    void make_room_to_grow(int32_t rows) {
+        int64_t pages = 0;
+        for (const RunningJob& job : running_) {
+            const int32_t tokens = job.generation.sequence().length() + forward_->limits().tree_nodes_max +
+                                   (job.generation.is_prefilling() ? rows : 1);
+            pages += std::max<int64_t>(0, pages_for(tokens) - job.generation.sequence().n_pages()) + 1;
+            cache_->make_room(pages, job.key.owner);
+        }
+        const int64_t growth = pages * static_cast<int64_t>(memory_->pages().slot_bytes()) +
+                               static_cast<int64_t>(memory_->states().slot_bytes()) * 3 * static_cast<int64_t>(running_.size());
+        if (memory_->touched_bytes() + growth > plan_.bytes) memory_->trim_to(plan_.bytes - growth);
     }
 
     // A step that fails for memory fails every job in it; admission is meant to make this impossible.
@@ -344,14 +480,39 @@ private:
         running_.clear();
     }
 
-    // A snapshot in the middle of a page makes the sequence copy that page when it goes on: one page beyond what is promised.
+    // The sequence stands at one of the job's points.
     void keep_snapshot(decode::Generation& generation) {
-        while (memory_->pages().n_free() - promised_pages() < 1) {
-            if (!store_.drop_oldest()) return;
+        const auto job =
+            std::find_if(running_.begin(), running_.end(), [&](RunningJob& r) { return &r.generation == &generation; });
+        const int32_t length = generation.sequence().length();
+        const auto point =
+            std::find_if(job->points.begin(), job->points.end(), [length](const cache::Point& p) { return p.length == length; });
+        if (point == job->points.end()) return;
+        cache_->keep(job->key, generation.sequence(), point->kind);
+        if (generation.is_prefilling()) return;
+        cache_->remember(job->key, generation.prompt(), cache::PrefixTree::Mark::prompt_end);
+        std::vector<int32_t> ladder;
+        for (const cache::Point& p : job->points) {
+            if (p.kind == cache::PointKind::ladder) ladder.push_back(p.length);
         }
-        for (const RunningJob& job : running_) {
-            if (&job.generation == &generation) store_.keep(generation.sequence(), job.cache_salt);
-        }
+        cache_->thin(job->key, generation.prompt(), ladder);
+    }
+
+    // A client that gave up during a long prompt often sends it again.
+    void keep_unfinished_prefill(const RunningJob& job) {
+        const cache::Sequence& sequence = job.generation.sequence();
+        if (job.generation.is_prefilling() && sequence.length() - job.generation.cached_tokens() >= kWorthTokens)
+            cache_->keep(job.key, sequence, cache::PointKind::ladder);
+    }
+
+    // The ids of a whole reply, to see whether the client sends it back as it is; if it did before, then a snapshot as well.
+    void keep_reply(const RunningJob& job) {
+        std::vector<TokenId> ids(job.generation.prompt().begin(), job.generation.prompt().end());
+        ids.insert(ids.end(), job.generation.reply().begin(), job.generation.reply().end());
+        const cache::Sequence& sequence = job.generation.sequence();
+        if (job.has_echo && std::ranges::equal(sequence.tokens(), ids))
+            cache_->keep(job.key, sequence, cache::PointKind::reply_end);
+        cache_->remember(job.key, ids, cache::PrefixTree::Mark::reply_end);
     }
 
     void report(RunningJob& job, Clock::time_point now) {
@@ -382,9 +543,11 @@ private:
         Timings t;
         t.prompt_tokens = static_cast<int32_t>(job.generation.prompt().size());
         t.cached_tokens = job.generation.cached_tokens();
+        t.cache_source = t.cached_tokens > 0 ? CacheSource::ram : CacheSource::none;
+        t.restore_ms = ms_between(job.admitted, job.restored);
         t.output_tokens = static_cast<int32_t>(job.generation.reply().size());
         t.queue_ms = ms_between(job.submitted, job.admitted);
-        t.prefill_ms = ms_between(job.admitted, job.has_token ? job.first_token : now);
+        t.prefill_ms = ms_between(job.restored, job.has_token ? job.first_token : now);
         t.decode_ms = job.has_token ? ms_between(job.first_token, now) : 0;
         t.rounds = job.generation.rounds;
         return t;
@@ -406,12 +569,18 @@ private:
     }
 
     void update_gauges() {
+        const cache::ConversationCache::Gauges cache = cache_->gauges();
         const int64_t pages = memory_->pages().n_slots() - memory_->pages().n_free();
         const int64_t states = memory_->states().n_slots() - memory_->states().n_free();
         std::lock_guard lock(mutex_);
         gauges_.jobs_running = static_cast<int32_t>(running_.size());
         gauges_.cache_bytes = pages * static_cast<int64_t>(memory_->pages().slot_bytes()) +
-                              states * static_cast<int64_t>(memory_->states().slot_bytes());
+                              states * static_cast<int64_t>(memory_->states().slot_bytes()) + cache.tree.index_bytes;
+        gauges_.cache_page_bytes = cache.tree.page_bytes;
+        gauges_.cache_state_bytes = cache.tree.state_bytes;
+        gauges_.cache_index_bytes = cache.tree.index_bytes;
+        gauges_.cache_snapshots = cache.tree.snapshots;
+        gauges_.cache_evictions_total = cache.evictions;
     }
 
     LoadedModel loaded_;
@@ -422,7 +591,7 @@ private:
 
     // Engine thread only. Order matters: sequences and snapshots release into memory_.
     std::unique_ptr<cache::Memory> memory_;
-    cache::SnapshotStore store_;
+    std::optional<cache::ConversationCache> cache_;
     std::unique_ptr<model::Forward> forward_;
     std::unique_ptr<decode::StepLoop> loop_;
     std::list<RunningJob> running_;
@@ -431,9 +600,10 @@ private:
 
     mutable std::mutex mutex_;
     std::condition_variable wake_;
-    std::deque<QueuedJob> queue_;  // guarded by mutex_
-    BackendGauges gauges_;         // guarded by mutex_
-    bool is_stopping_ = false;     // guarded by mutex_
+    std::deque<QueuedJob> queue_;                                                 // guarded by mutex_
+    BackendGauges gauges_;                                                        // guarded by mutex_
+    std::map<std::string, std::deque<std::shared_ptr<const CacheMiss>>> misses_;  // by owner, newest last; guarded by mutex_
+    bool is_stopping_ = false;                                                    // guarded by mutex_
     std::thread thread_;
 };
 
@@ -466,6 +636,9 @@ const BackendInfo& LocalEngine::info() const {
 }
 BackendGauges LocalEngine::gauges() const {
     return impl_->gauges();
+}
+std::vector<std::shared_ptr<const CacheMiss>> LocalEngine::cache_misses(const std::string& owner) const {
+    return impl_->cache_misses(owner);
 }
 const std::vector<TokenId>& LocalEngine::eos_ids() const {
     return impl_->eos_ids();

@@ -17,7 +17,7 @@ struct EngineOptions {
     int32_t context_tokens = 0;  // 0 = what fits: at least 32,768 if the model allows, at most the trained limit
     int32_t sequences_max = 3;   // requests that run at the same time
     int32_t jobs_max = 64;       // requests that wait
-    int64_t cache_bytes = 0;     // KV pages and snapshots; 0 = a quarter of free memory
+    int64_t cache_bytes = 0;     // KV pages, states and their index; 0 = a quarter of free memory
 };
 
 class LocalEngine : public Backend {
@@ -32,6 +32,7 @@ public:
     Result<std::shared_ptr<JobStream>> submit(Job job) override;
     const BackendInfo& info() const override;
     BackendGauges gauges() const override;
+    std::vector<std::shared_ptr<const CacheMiss>> cache_misses(const std::string& owner) const override;
     // Every id that ends a reply according to the model's files.
     const std::vector<TokenId>& eos_ids() const;
 

@@ -37,6 +37,12 @@ Job job(size_t n_prompt, uint32_t seed, int32_t max_tokens) {
     return result;
 }
 
+std::vector<Boundary> tool_boundaries(std::initializer_list<int32_t> lengths) {
+    std::vector<Boundary> boundaries;
+    for (const int32_t length : lengths) boundaries.push_back({length, Boundary::Kind::before_tool});
+    return boundaries;
+}
+
 struct Outcome {
     std::vector<TokenId> tokens;
     JobEvent last;
@@ -74,7 +80,7 @@ TEST(LocalEngine, RepliesAndReportsTimings) {
 TEST(LocalEngine, TheNextTurnContinuesFromTheStableBoundary) {
     const auto engine = start();
     Job first = job(200, 2, 5);
-    first.stable_boundaries = {120, 196, 200};
+    first.boundaries = tool_boundaries({120, 196, 200});
     Job second = job(200, 2, 5);
     second.prompt.resize(196);
     const Job tail = job(60, 3, 0);
@@ -170,7 +176,7 @@ TEST(LocalEngine, SnapshotsGiveWayToARequestThatNeedsTheMemory) {
     const auto engine = start(tight);
     for (uint32_t i = 0; i < 12; ++i) {
         Job request = job(700, i, 8);
-        request.stable_boundaries = {300, 650, 700};
+        request.boundaries = tool_boundaries({300, 650, 700});
         const Outcome outcome = drain(**engine->submit(request));
         ASSERT_EQ(outcome.last.kind, JobEvent::Kind::finished) << outcome.last.error.message;
     }
@@ -183,7 +189,7 @@ TEST(LocalEngine, ARequestThatHasToWaitCostsNoSnapshot) {
     tight.cache_bytes = int64_t{6} << 20;
     const auto engine = start(tight);
     Job first = job(500, 20, 2);
-    first.stable_boundaries = {490};
+    first.boundaries = tool_boundaries({490});
     drain(**engine->submit(first));
     auto running = *engine->submit(job(100, 21, 900));
     while (running->wait_next(30'000)->kind != JobEvent::Kind::tokens) {
@@ -204,7 +210,7 @@ TEST(LocalEngine, ALongConversationKeepsItsOwnPrefixInASmallPool) {
     tight.cache_bytes = int64_t{1} << 20;
     const auto engine = start(tight);
     Job first = job(900, 23, 5);
-    first.stable_boundaries = {890};
+    first.boundaries = tool_boundaries({890});
     drain(**engine->submit(first));
     Job second = job(890, 23, 10);
     const Job more = job(60, 24, 1);
@@ -218,7 +224,7 @@ TEST(LocalEngine, SnapshotsNeverTakeThePagesOfARunningRequest) {
     const auto engine = start(tight);
     for (uint32_t i = 0; i < 6; ++i) {
         Job request = job(900, 30 + i % 3, 124);
-        request.stable_boundaries = {300, 650, 890, 900};
+        request.boundaries = tool_boundaries({300, 650, 890, 900});
         const Outcome outcome = drain(**engine->submit(request));
         ASSERT_EQ(outcome.last.kind, JobEvent::Kind::finished) << outcome.last.error.message;
         EXPECT_EQ(outcome.tokens.size(), 124u);

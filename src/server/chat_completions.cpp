@@ -76,9 +76,8 @@ Outcome handle_chat_completions(Service& service, const HandlerContext& context,
         const std::vector<text::TokenId> ids = context->tokenizer->encode(head);
         rendered->ids.insert(rendered->ids.end(), ids.begin(), ids.end());
     }
-    if (!request.session_id.empty()) body.fields.session_hint = request.session_id;
-    if (auto error =
-            submit_jobs(*context, body.fields, std::move(rendered->ids), std::move(rendered->stable_boundaries), plan.streams)) {
+    identify_client(options, request, body.fields);
+    if (auto error = submit_jobs(*context, body.fields, std::move(rendered->ids), rendered->stable_boundaries, plan.streams)) {
         return error_response(*error);
     }
     for (int i = 0; i < body.fields.n_choices; ++i) {

@@ -143,11 +143,9 @@ Outcome handle_completions(Service& service, const HandlerContext& context, cons
     if (auto error = parse_completions(request.body, options.limits, *context, body)) return error_response(*error);
     service.warn_unknown_fields(request.path, body.unknown_fields);
     if (auto error = check_model(*context, body.fields.model)) return error_response(*error);
-    if (!request.session_id.empty()) body.fields.session_hint = request.session_id;
+    identify_client(options, request, body.fields);
     GenerationPlan plan;
-    const auto boundary = static_cast<int32_t>(body.prompt.size());
-    if (auto error = submit_jobs(*context, body.fields, std::move(body.prompt), {boundary}, plan.streams))
-        return error_response(*error);
+    if (auto error = submit_jobs(*context, body.fields, std::move(body.prompt), {}, plan.streams)) return error_response(*error);
     for (int i = 0; i < body.fields.n_choices; ++i) plan.decoders.emplace_back(*context->tokenizer, body.fields.stops);
     const ReplyHead head{new_id("cmpl-"), context->alias, "espalier-" + options.version, std::time(nullptr)};
     plan.writer = std::make_unique<CompletionsWriter>(head, body.fields, *context->tokenizer);

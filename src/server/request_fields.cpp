@@ -143,6 +143,7 @@ engine::Job make_job(const RequestFields& fields, const ServerContext& context, 
     job.max_tokens = static_cast<int32_t>(std::max<int64_t>(wanted, 1));
     if (fields.eos == EosPolicy::stop) job.stop_ids = context.stop_ids;
     job.stop_strings = fields.stops;
+    job.cache_owner = fields.cache_owner;
     job.cache_salt = fields.cache_salt;
     job.session_hint = fields.session_hint;
     return job;

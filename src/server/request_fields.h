@@ -24,6 +24,7 @@ struct RequestFields {
     bool is_stream = false;
     UsageChunk usage_chunk = UsageChunk::with_last;
     int n_choices = 1;
+    std::string cache_owner;  // see identify_client()
     std::string cache_salt;
     std::string session_hint;
 };

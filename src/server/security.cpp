@@ -35,24 +35,13 @@ bool is_host_allowed(const HttpRequest& head, const ServerOptions& options) {
     return is_address(name) || name == "localhost" || name == options.host || contains(options.allowed_hosts, name);
 }
 
-bool has_key(const HttpRequest& head, const std::vector<std::string>& keys) {
+std::string_view bearer_token(const HttpRequest& head) {
     constexpr std::string_view kBearer = "bearer ";
-    std::string_view bearer;
-    if (head.authorization.size() > kBearer.size()) {
-        const std::string_view scheme = std::string_view(head.authorization).substr(0, kBearer.size());
-        if (std::equal(scheme.begin(), scheme.end(), kBearer.begin(),
-                       [](unsigned char a, char b) { return std::tolower(a) == b; })) {
-            bearer = std::string_view(head.authorization).substr(kBearer.size());
-        }
-    }
-    bool found = false;
-    for (const std::string& key : keys) {
-        // No short cut: every key is compared with both headers.
-        const bool in_bearer = equal_constant_time(key, bearer);
-        const bool in_header = equal_constant_time(key, head.x_api_key);
-        found = found | in_bearer | in_header;
-    }
-    return found;
+    if (head.authorization.size() <= kBearer.size()) return {};
+    const std::string_view scheme = std::string_view(head.authorization).substr(0, kBearer.size());
+    const bool is_bearer =
+        std::equal(scheme.begin(), scheme.end(), kBearer.begin(), [](unsigned char a, char b) { return std::tolower(a) == b; });
+    return is_bearer ? std::string_view(head.authorization).substr(kBearer.size()) : std::string_view();
 }
 
 }  // namespace
@@ -62,6 +51,18 @@ bool equal_constant_time(std::string_view a, std::string_view b) {
     volatile unsigned char difference = 0;
     for (size_t i = 0; i < a.size(); ++i) difference = difference | static_cast<unsigned char>(a[i] ^ b[i]);
     return difference == 0;
+}
+
+const std::string* used_key(const HttpRequest& head, const ServerOptions& options) {
+    const std::string_view bearer = bearer_token(head);
+    const std::string* used = nullptr;
+    for (const std::string& key : options.api_keys) {
+        // No short cut: every key is compared with both headers.
+        const bool in_bearer = equal_constant_time(key, bearer);
+        const bool in_header = equal_constant_time(key, head.x_api_key);
+        if (in_bearer | in_header) used = &key;
+    }
+    return used;
 }
 
 bool is_loopback(std::string_view host) {
@@ -91,7 +92,7 @@ std::optional<ApiError> check_access(const HttpRequest& head, const ServerOption
         error.code = "origin_not_allowed";
         return error;
     }
-    if (key_check == KeyCheck::required && !options.api_keys.empty() && !has_key(head, options.api_keys)) {
+    if (key_check == KeyCheck::required && !options.api_keys.empty() && used_key(head, options) == nullptr) {
         return ApiError{401,
                         "authentication_error",
                         "invalid_api_key",

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 #include <string_view>
 
 #include "server/api_error.h"
@@ -17,6 +18,9 @@ namespace espalier::server {
 enum class KeyCheck { required, skipped };
 
 std::optional<ApiError> check_access(const HttpRequest& head, const ServerOptions& options, KeyCheck key_check);
+
+// The key of the options that the request carries, or null.
+const std::string* used_key(const HttpRequest& head, const ServerOptions& options);
 
 // True if a request with this Origin may be answered: no origin, the server's own, or an allowed one.
 bool is_origin_allowed(const HttpRequest& head, const ServerOptions& options);

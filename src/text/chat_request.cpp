@@ -81,9 +81,14 @@ Result<RenderedHistory> render_request(const ChatTemplate& chat_template, const 
     return request.continue_final_message ? render_continued(chat_template, request) : render_history(chat_template, request);
 }
 
-// What the next request of this conversation may look like. The reply has reasoning, since clients that send it back make the
-// prompt differ right after the opening of the think block; without reasoning the end of the prompt is the boundary anyway.
-std::vector<ChatRequest> possible_next_requests(const ChatRequest& request) {
+struct PossibleNext {
+    ChatRequest request;
+    StableBoundary::Follower follower;
+};
+
+// What the next request of this conversation may look like. Clients send the reasoning of a reply back or leave it out, and the
+// prompt's open think block then goes on differently. With a user message behind it, templates drop the reasoning anyway.
+std::vector<PossibleNext> possible_next_requests(const ChatRequest& request) {
     ChatMessage reply;
     reply.role = "assistant";
     reply.content = "r";
@@ -103,9 +108,17 @@ std::vector<ChatRequest> possible_next_requests(const ChatRequest& request) {
     result.role = "tool";
     result.content = "t";
     result.tool_call_id = "call_0";
+    ChatRequest without_reasoning = after_tool;
     after_tool.messages.push_back(reply);
     after_tool.messages.push_back(result);
-    return {std::move(after_tool), std::move(after_user)};
+    reply.reasoning_content.reset();
+    without_reasoning.messages.push_back(reply);
+    without_reasoning.messages.push_back(result);
+    std::vector<PossibleNext> next;
+    next.push_back({std::move(after_user), StableBoundary::Follower::user});
+    next.push_back({std::move(after_tool), StableBoundary::Follower::tool});
+    next.push_back({std::move(without_reasoning), StableBoundary::Follower::tool});
+    return next;
 }
 
 }  // namespace
@@ -122,16 +135,17 @@ Result<RenderedPrompt> render_chat(const ChatTemplate& chat_template, const Toke
     prompt.text = std::move(history.text);
     prompt.repairs = history.repairs;
     prompt.ids = encode_prompt(tokenizer, prompt.text);
-    for (const ChatRequest& next : possible_next_requests(request)) {
+    auto& boundaries = prompt.stable_boundaries;
+    for (const PossibleNext& next : possible_next_requests(request)) {
         HistoryRepairs ignored;
-        const auto text = render_at(chat_template, next, history.level, ignored);
-        if (text) prompt.stable_boundaries.push_back(common_token_prefix(tokenizer, prompt.text, prompt.ids, *text));
+        const auto text = render_at(chat_template, next.request, history.level, ignored);
+        if (!text) continue;
+        const int32_t tokens = common_token_prefix(tokenizer, prompt.text, prompt.ids, *text);
+        if (tokens > 0) boundaries.push_back({tokens, next.follower});
     }
-    prompt.stable_boundaries.push_back(static_cast<int32_t>(prompt.ids.size()));
-    std::erase(prompt.stable_boundaries, 0);
-    std::sort(prompt.stable_boundaries.begin(), prompt.stable_boundaries.end());
-    prompt.stable_boundaries.erase(std::unique(prompt.stable_boundaries.begin(), prompt.stable_boundaries.end()),
-                                   prompt.stable_boundaries.end());
+    std::stable_sort(boundaries.begin(), boundaries.end(),
+                     [](const StableBoundary& a, const StableBoundary& b) { return a.tokens < b.tokens; });
+    boundaries.erase(std::unique(boundaries.begin(), boundaries.end()), boundaries.end());
     return prompt;
 }
 

@@ -50,18 +50,26 @@ struct HistoryRepairs {
     int volatile_lines_blanked = 0;  // per-request header values that would destroy prefix reuse
 };
 
+// How much of a prompt stays as it is when the conversation goes on with a reply and then a message of this role.
+struct StableBoundary {
+    enum class Follower { tool, user };
+    int32_t tokens = 0;
+    Follower follower = Follower::tool;
+    bool operator==(const StableBoundary&) const = default;
+};
+
 struct RenderedPrompt {
     std::string text;
     std::vector<TokenId> ids;
-    // Token counts at which a later request of this conversation is likely to continue, ascending: see find below.
-    std::vector<int32_t> stable_boundaries;
+    // Where a later request of this conversation is likely to continue, ascending by tokens: see render_chat.
+    std::vector<StableBoundary> stable_boundaries;
     HistoryRepairs repairs;
 };
 
 // Repairs the history (arguments JSON text -> objects, late or several system messages, developer role, null content) and
-// renders. Stable boundaries are found by rendering, never by rule: the history is rendered again followed by a dummy
-// assistant reply and then a tool message, respectively a user message; the longest common token prefix of the prompt
-// with each is a boundary, as is the end of the prompt.
+// renders. Stable boundaries are found by rendering, never by rule: the history is rendered again followed by a dummy assistant
+// reply (with its reasoning, and without) and then a tool message, respectively a user message; the longest common token prefix
+// of the prompt with each is a boundary.
 // Errors: invalid_input (template refused; its words), exhausted (limits).
 Result<RenderedPrompt> render_chat(const ChatTemplate& chat_template, const Tokenizer& tokenizer, const ChatRequest& request);
 
