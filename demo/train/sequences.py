@@ -13,6 +13,7 @@ import numpy as np
 from tokenizers import Tokenizer
 
 from demo.world import conversations, functions, render
+from demo.world.names import Names
 
 POOL = 8  # batches made together and sorted by length, so that a batch's sequences are about equally long
 
@@ -28,14 +29,15 @@ class Stage:
     share_thinking: float = 0.3
     is_bare: bool = False  # copying first: no system message, only the first turns, one or two functions
     is_step: bool = False  # shorter still: one reply, the user's words and the last results; no functions declared
+    share_drill: float = 0.0  # part of the sequences that only ask to repeat names and numbers
 
 
 STAGES = (
-    Stage("single steps", 2_000_000, (1, 1), 0.4, 1.0, (1, 1), 0.2, is_bare=True, is_step=True),
-    Stage("copying", 4_000_000, (1, 1), 0.4, 1.0, (2, 4), is_bare=True),
-    Stage("one task", 8_000_000, (1, 1), 0.3, 1.0, (3, 5)),
-    Stage("two tasks", 16_000_000, (1, 2), 0.45, 0.8, (2, 5)),
-    Stage("many tasks", 40_000_000, (1, 4), 0.45, 0.6, (1, 4)),
+    Stage("single steps", 1_600_000, (1, 1), 0.4, 1.0, (1, 1), 0.2, is_bare=True, is_step=True, share_drill=0.4),
+    Stage("copying", 3_000_000, (1, 1), 0.4, 1.0, (2, 4), is_bare=True, share_drill=0.1),
+    Stage("one task", 6_000_000, (1, 1), 0.35, 1.0, (3, 5)),
+    Stage("two tasks", 10_000_000, (1, 2), 0.45, 0.8, (2, 5)),
+    Stage("many tasks", 17_000_000, (1, 4), 0.45, 0.6, (1, 4)),
     Stage("as served", 1 << 60, (1, 4), 0.45, 0.1, (1, 2)),
 )
 
@@ -89,6 +91,27 @@ def step_segments(rng: random.Random, episode: conversations.Episode, share_thin
     turn = episode.turns[number]
     reasoning = turn.reasoning if rng.random() < share_thinking else None
     return segments + render.reply_segments(reasoning, render.turn_body(turn.commands))
+
+
+DRILL_FORMS = {
+    "plain": " {}", "path": " ./{}", "file": " ./data/{}.txt", "quoted": " '{}'", "string": ' "{}"', "pattern": " s/{}/", "value": "={}", "line": "\n{}"
+}  # fmt: skip
+
+
+def drill_segments(rng: random.Random, split: str) -> list[render.Segment]:
+    """Repeat a few names and numbers, in order, in the form that the user asks for: nothing but copying, in every reply token."""
+    names = Names(rng, split)
+    items: list[str] = []
+    for _ in range(rng.randint(1, 5)):
+        kind = rng.random()
+        name = names.draw()
+        if kind < 0.2:
+            name = str(rng.randint(1, 999) / rng.choice((1, 1, 10)))
+        items.append(name.replace("_", " ") if kind > 0.75 else name)
+    asked = rng.choice(list(DRILL_FORMS))
+    shown = "".join(rng.choice(list(DRILL_FORMS.values())).format(item) for item in items)
+    reply = "".join(DRILL_FORMS[asked].format(item) for item in items)
+    return [render.Segment(render.user_text(f"Repeat as {asked}:{shown}"), False), *render.reply_segments(None, reply)]
 
 
 def single_segments(rng: random.Random, all_functions: list[functions.Function], split: str, stage: Stage) -> list[render.Segment]:
@@ -148,6 +171,8 @@ class Stream:
         return batches
 
     def _segments(self, rng: random.Random, stage: Stage, is_single: bool) -> list[render.Segment]:
+        if rng.random() < stage.share_drill:
+            return drill_segments(rng, self._split)
         if is_single:
             return single_segments(rng, self._functions, self._split, stage)
         episode = conversations.Episode(rng, self._split, rng.randint(*stage.n_tasks), "", may_look=not stage.is_bare)
