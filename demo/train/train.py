@@ -43,6 +43,20 @@ def padded_vocab(size: int) -> int:
     return -(-size // 64) * 64
 
 
+@torch.no_grad()
+def relate_spellings(model: Model, encoder: sequences.Encoder) -> None:
+    """Starts tokens that spell one word (" amber", "/amber", "_amber") near each other: copying a name often changes its form."""
+    size = model.embed_tokens.weight.shape[1]
+    shared: dict[str, torch.Tensor] = {}
+    for token in range(encoder.vocab_size):
+        spelt = encoder.decode([token])
+        word = spelt.lstrip(" /_'\"=.(:-")
+        if len(word) < 2 or not word.isalpha():
+            continue
+        parts = [shared.setdefault(key, torch.randn(size)) for key in (word, "form " + spelt[: len(spelt) - len(word)])]
+        model.embed_tokens.weight[token] = 0.1 * (0.8 * parts[0] + 0.6 * parts[1])
+
+
 class Run:
     def __init__(self, arguments: argparse.Namespace):
         self.arguments = arguments
@@ -58,6 +72,8 @@ class Run:
             shape = Shape(**saved["shape"])
             self.step, self.tokens, self.marked = saved["step"], saved["tokens"], saved["marked"]
         self.model = Model(shape)
+        if not saved:
+            relate_spellings(self.model, self.encoder)
         self.optimizer = Optimizer(self.model)
         if saved:
             self.model.load_state_dict(saved["model"])
