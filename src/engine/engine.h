@@ -63,6 +63,7 @@ struct Job {
 enum class FinishReason { stop_id, stop_string, length, cancelled, failed };
 
 enum class CacheSource { none, ram, disk };
+const char* to_string(CacheSource source);
 
 struct Timings {
     int32_t prompt_tokens = 0;

@@ -4,6 +4,15 @@
 
 namespace espalier::engine {
 
+const char* to_string(CacheSource source) {
+    switch (source) {
+        case CacheSource::ram: return "ram";
+        case CacheSource::disk: return "disk";
+        case CacheSource::none: break;
+    }
+    return "none";
+}
+
 std::optional<JobEvent> JobStream::try_next() {
     std::lock_guard lock(mutex_);
     if (events_.empty()) return std::nullopt;

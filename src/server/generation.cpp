@@ -5,6 +5,7 @@
 #include <iterator>
 #include <map>
 
+#include "server/cache_miss.h"
 #include "server/ids.h"
 
 namespace espalier::server {
@@ -93,6 +94,8 @@ void Generation::take_event(size_t index, engine::JobEvent event) {
             prompt_done_ = event.prompt_done;
             totals_.prompt_tokens = event.timings.prompt_tokens;
             totals_.cached_tokens = event.timings.cached_tokens;
+            if (event.cache_miss && log_.is_enabled(LogLevel::debug))
+                log_.debug(cache_miss_line(*event.cache_miss, *context_->tokenizer));
             break;
         case engine::JobEvent::Kind::tokens: {
             if (choice.is_cut) break;
@@ -175,6 +178,8 @@ void Generation::add_totals(const engine::Timings& timings) {
     if (n_done_ == 0) return;
     // Further choices share the prompt; their output counts beside it.
     totals_.cached_tokens = before.cached_tokens;
+    totals_.cache_source = before.cache_source;
+    totals_.restore_ms = before.restore_ms;
     totals_.output_tokens += before.output_tokens;
     totals_.prefill_ms += before.prefill_ms;
     totals_.decode_ms += before.decode_ms;
@@ -230,6 +235,8 @@ std::string Generation::log_fields(std::string_view finish) const {
     std::string out = fmt::format("prompt={} cached={} output={} ttft_ms={:.1f} tok_s={:.1f} finish={}", totals_.prompt_tokens,
                                   totals_.cached_tokens, totals_.output_tokens, first_delta_ms_.value_or(ms_since(received_)),
                                   decode_s > 0 ? totals_.output_tokens / decode_s : 0.0, finish);
+    if (totals_.cache_source != engine::CacheSource::none)
+        out += fmt::format(" source={} restore_ms={:.1f}", engine::to_string(totals_.cache_source), totals_.restore_ms);
     std::map<std::string, int> repairs;
     std::string tools;
     for (const Choice& choice : choices_) {

@@ -1,6 +1,8 @@
 // What the server says about itself: health, models, properties, metrics.
 #include <fmt/format.h>
 
+#include "server/cache_miss.h"
+#include "server/security.h"
 #include "server/service.h"
 #include "server/submit.h"
 
@@ -75,9 +77,25 @@ Outcome handle_props(Service& service, const HandlerContext& context, const Http
                           {"template_hash", context->template_hash},
                           {"thinking", thinking_name(context->thinking)},
                           {"sampling_defaults", std::move(sampling)},
-                          {"cache", {{"bytes", gauges.cache_bytes}, {"budget_bytes", gauges.cache_budget_bytes}}},
+                          {"cache",
+                           {{"bytes", gauges.cache_bytes},
+                            {"budget_bytes", gauges.cache_budget_bytes},
+                            {"page_bytes", gauges.cache_page_bytes},
+                            {"state_bytes", gauges.cache_state_bytes},
+                            {"index_bytes", gauges.cache_index_bytes},
+                            {"snapshots", gauges.cache_snapshots},
+                            {"evictions", gauges.cache_evictions_total}}},
                           {"jobs", {{"running", gauges.jobs_running}, {"queued", gauges.jobs_queued}}},
                           {"details", std::move(details)}});
+}
+
+Outcome handle_last_miss(Service& service, const HandlerContext& context, const HttpRequest& request) {
+    const std::string* key = used_key(request, service.options());
+    const auto misses = context->backend->cache_misses(key != nullptr ? *key : "");
+    if (misses.empty()) return json_response({{"miss", nullptr}, {"earlier", Json::array()}});
+    Json body = {{"miss", cache_miss_json(*misses.front(), *context->tokenizer)}, {"earlier", Json::array()}};
+    for (size_t i = 1; i < misses.size(); ++i) body["earlier"].push_back(cache_miss_json(*misses[i], *context->tokenizer));
+    return json_response(body);
 }
 
 Outcome handle_metrics(Service& service, const HandlerContext& context, const HttpRequest&) {

@@ -77,6 +77,15 @@ std::string Metrics::text(const engine::BackendGauges& gauges) const {
     append_metric(out, "jobs_queued", "gauge", "Jobs waiting for a place.", gauges.jobs_queued);
     append_metric(out, "cache_bytes", "gauge", "Bytes of cached sequence state.", gauges.cache_bytes);
     append_metric(out, "cache_budget_bytes", "gauge", "Byte budget of cached sequence state.", gauges.cache_budget_bytes);
+    append_metric(out, "cache_page_bytes", "gauge", "Keys and values held by snapshots, each page once.",
+                  gauges.cache_page_bytes);
+    append_metric(out, "cache_state_bytes", "gauge", "Recurrent states held by snapshots.", gauges.cache_state_bytes);
+    append_metric(out, "cache_index_bytes", "gauge", "Token ids and nodes of the prefix tree.", gauges.cache_index_bytes);
+    append_metric(out, "cache_snapshots", "gauge", "Places where a prompt can go on.", gauges.cache_snapshots);
+    append_metric(out, "cache_evictions_total", "counter", "Snapshots given up for memory.", gauges.cache_evictions_total);
+    append_metric(out, "cache_hits_total", "counter", "Requests that went on from a snapshot.", gauges.cache_hits_total);
+    append_metric(out, "cache_misses_total", "counter", "Requests that read again what an earlier one had read.",
+                  gauges.cache_misses_total);
     append_metric(out, "prompt_tokens_total", "counter", "Prompt tokens received.", gauges.prompt_tokens_total);
     append_metric(out, "cached_tokens_total", "counter", "Prompt tokens restored instead of computed.",
                   gauges.cached_tokens_total);

@@ -55,7 +55,7 @@ struct ServerOptions {
     ServerLimits limits;
     ServerTimeouts timeouts;
     std::string version;
-    Log log;  // never receives prompt or reply text
+    Log log;  // receives no prompt or reply text, but at debug level the few words around a cache miss
 };
 
 // Sampling fields that a request leaves open (from generation_config.json).

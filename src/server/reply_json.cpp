@@ -35,6 +35,8 @@ Json usage_json(const engine::Timings& t) {
 Json timings_json(const engine::Timings& t) {
     const int32_t computed = t.prompt_tokens - t.cached_tokens;
     return {{"cache_n", t.cached_tokens},
+            {"cache_source", engine::to_string(t.cache_source)},
+            {"restore_ms", t.restore_ms},
             {"prompt_n", computed},
             {"prompt_ms", t.prefill_ms},
             {"prompt_per_second", per_second(computed, t.prefill_ms)},

@@ -36,6 +36,7 @@ constexpr Route kRoutes[] = {
     {"GET", "/v1/models/", handle_model, Needs::model, Work::light, KeyCheck::required},
     {"GET", "/props", handle_props, Needs::model, Work::light, KeyCheck::required},
     {"GET", "/metrics", handle_metrics, Needs::model, Work::light, KeyCheck::required},
+    {"GET", "/debug/last-miss", handle_last_miss, Needs::model, Work::light, KeyCheck::required},
     {"GET", "/health", handle_health, Needs::nothing, Work::light, KeyCheck::skipped},
 };
 

@@ -61,6 +61,8 @@ Outcome handle_detokenize(Service& service, const HandlerContext& context, const
 Outcome handle_models(Service& service, const HandlerContext& context, const HttpRequest& request);
 Outcome handle_model(Service& service, const HandlerContext& context, const HttpRequest& request);
 Outcome handle_props(Service& service, const HandlerContext& context, const HttpRequest& request);
+// The latest misses of the prefix cache of the request's key, with prompt text.
+Outcome handle_last_miss(Service& service, const HandlerContext& context, const HttpRequest& request);
 Outcome handle_metrics(Service& service, const HandlerContext& context, const HttpRequest& request);
 // context may be null.
 Outcome handle_health(Service& service, const HandlerContext& context, const HttpRequest& request);

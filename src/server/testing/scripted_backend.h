@@ -22,6 +22,7 @@ struct Script {
     int step_ms = 0;
     int32_t cached_tokens = 0;
     std::string failure;  // the job fails with this message after its tokens
+    std::shared_ptr<const engine::CacheMiss> cache_miss;
 };
 
 class ScriptedBackend : public engine::Backend {
@@ -65,6 +66,16 @@ public:
     }
     const engine::BackendInfo& info() const override { return info_; }
     engine::BackendGauges gauges() const override { return {.jobs_running = n_running_}; }
+    // Of the jobs of one owner, newest first.
+    std::vector<std::shared_ptr<const engine::CacheMiss>> cache_misses(const std::string& owner) const override {
+        std::lock_guard lock(mutex_);
+        std::vector<std::shared_ptr<const engine::CacheMiss>> misses;
+        for (auto job = jobs_.rbegin(); job != jobs_.rend(); ++job) {
+            const Script script = chooser_(*job);
+            if (job->cache_owner == owner && script.cache_miss) misses.push_back(script.cache_miss);
+        }
+        return misses;
+    }
 
     std::vector<engine::Job> jobs() const {
         std::lock_guard lock(mutex_);
@@ -91,6 +102,7 @@ private:
         progress.kind = engine::JobEvent::Kind::prefill_progress;
         progress.timings = last.timings;
         progress.prompt_done = script.cached_tokens;
+        progress.cache_miss = script.cache_miss;
         stream.push(progress);
         last.reason = wait(script.prefill_ms, stream) ? play_tokens(job, script, stream, last) : engine::FinishReason::cancelled;
         if (last.reason == engine::FinishReason::cancelled) ++n_cancelled_;
