@@ -167,10 +167,14 @@ std::string DiskIdentity::difference(const DiskIdentity& here) const {
     return "";
 }
 
-SaltHash hash_salt(std::string_view salt, std::span<const std::byte> secret) {
-    CHECK(secret.size() == kSaltSecretBytes, "the directory's secret has one length");
-    const XXH128_hash_t hash = XXH3_128bits_withSecret(salt.data(), salt.size(), secret.data(), secret.size());
-    return {hash.low64, hash.high64};
+DiskKey hash_key(std::string_view owner, std::string_view salt, std::span<const std::byte> secret) {
+    CHECK(secret.size() == kSecretBytes, "the directory's secret has one length");
+    const auto hash = [&](const std::string& text) {
+        const XXH128_hash_t bits = XXH3_128bits_withSecret(text.data(), text.size(), secret.data(), secret.size());
+        return std::array<uint64_t, 2>{bits.low64, bits.high64};
+    };
+    const std::string name = fmt::format("{}:{}", owner.size(), owner);  // no owner and salt read as another pair
+    return {hash(name), hash(fmt::format("{}{}", name, salt))};
 }
 
 uint64_t disk_checksum(std::span<const std::byte> bytes) {
@@ -207,7 +211,7 @@ uint64_t StateFront::front_bytes() const {
     for (const std::string* word :
          {&identity.model, &identity.model_hash, &identity.template_hash, &identity.acts, &identity.kv_type, &identity.kernels})
         words += sizeof(uint16_t) + word->size();
-    const uint64_t fixed = 2 * 8 /* salt */ + 4 * 8 + 8 /* created */ + 3 * 4;
+    const uint64_t fixed = 4 * 8 /* key */ + 4 * 8 + 8 /* created */ + 3 * 4;
     return kStatePrefixBytes + words + fixed + pages.size() * kPageRefBytes + tokens.size() * sizeof(TokenId);
 }
 
@@ -225,8 +229,8 @@ std::string encode_state_front(const StateFront& front) {
     for (const std::string* word :
          {&identity.model, &identity.model_hash, &identity.template_hash, &identity.acts, &identity.kv_type, &identity.kernels})
         writer.text(*word);
-    writer.number(front.salt.low);
-    writer.number(front.salt.high);
+    for (const uint64_t word : front.key.owner) writer.number(word);
+    for (const uint64_t word : front.key.whole) writer.number(word);
     writer.number(front.conversation);
     writer.number(front.page_bytes);
     writer.number(front.state_bytes);
@@ -266,8 +270,8 @@ Result<StateFront> parse_state_front(std::span<const std::byte> bytes, const std
     for (std::string* word :
          {&identity.model, &identity.model_hash, &identity.template_hash, &identity.acts, &identity.kv_type, &identity.kernels})
         *word = reader.text();
-    front.salt.low = reader.number<uint64_t>();
-    front.salt.high = reader.number<uint64_t>();
+    for (uint64_t& word : front.key.owner) word = reader.number<uint64_t>();
+    for (uint64_t& word : front.key.whole) word = reader.number<uint64_t>();
     front.conversation = reader.number<uint64_t>();
     front.page_bytes = reader.number<uint64_t>();
     front.state_bytes = reader.number<uint64_t>();

@@ -10,6 +10,7 @@
 // Integers are little-endian. Checksums are XXH3 with 64 bits, against damage, not against an attacker: the directory is private.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -42,14 +43,15 @@ struct DiskIdentity {
     std::string difference(const DiskIdentity& here) const;
 };
 
-// 128 bits of a tenant's salt under the directory's secret: equal salts can be recognised, not read.
-struct SaltHash {
-    uint64_t low = 0;
-    uint64_t high = 0;
-    auto operator<=>(const SaltHash&) const = default;
+// Whose entry it is: 128 bits each of the owner (the API key), and of owner and cache salt together, under the directory's
+// secret. Equal ones can be recognised, not read.
+struct DiskKey {
+    std::array<uint64_t, 2> owner{};
+    std::array<uint64_t, 2> whole{};
+    auto operator<=>(const DiskKey&) const = default;
 };
-inline constexpr size_t kSaltSecretBytes = 192;
-SaltHash hash_salt(std::string_view salt, std::span<const std::byte> secret);  // secret: kSaltSecretBytes
+inline constexpr size_t kSecretBytes = 192;
+DiskKey hash_key(std::string_view owner, std::string_view salt, std::span<const std::byte> secret);  // secret: kSecretBytes
 
 uint64_t disk_checksum(std::span<const std::byte> bytes);
 
@@ -76,7 +78,7 @@ struct PageRef {
 // Everything of an entry but the state and the pages.
 struct StateFront {
     DiskIdentity identity;
-    SaltHash salt;
+    DiskKey key;
     uint64_t conversation = 0;
     uint64_t page_bytes = 0;
     uint64_t state_bytes = 0;

@@ -21,7 +21,7 @@ std::span<const std::byte> bytes_of(const std::string& text) {
 StateFront example() {
     StateFront front;
     front.identity = {"demo", "m1", "t1", "a8", "bf16", "avx2-1"};
-    front.salt = {1, 2};
+    front.key = {{1, 2}, {3, 4}};
     front.conversation = 7;
     front.page_bytes = 5000;
     front.state_bytes = 600;
@@ -98,8 +98,8 @@ TEST(DiskFormat, NumbersThatDoNotFitTogetherAreRefused) {
 
 TEST(DiskFormat, CountsThatPromiseTooMuchAllocateNothing) {
     std::string bytes = encode_state_front(example());
-    // The words take 6 * 2 + 20 bytes, then 56 bytes of numbers, then tokens, MTP slots, pages.
-    const size_t counts = kStatePrefixBytes + 6 * 2 + 20 + 56;
+    // The words take 6 * 2 + 20 bytes, then 72 bytes of key and numbers, then tokens, MTP slots, pages.
+    const size_t counts = kStatePrefixBytes + 6 * 2 + 20 + 72;
     const uint32_t n_tokens = 1u << 26;
     const uint32_t n_pages = n_tokens / 64;
     ASSERT_EQ(bytes[counts], char(130));
@@ -147,13 +147,18 @@ TEST(DiskFormat, FileNames) {
         EXPECT_EQ(parse_file_name(name).kind, DiskFileName::Kind::other) << name;
 }
 
-TEST(DiskFormat, SaltsHashByTheirBytesAndTheSecret) {
-    const std::string secret = random_bytes(kSaltSecretBytes);
-    const std::string other = random_bytes(kSaltSecretBytes);
-    EXPECT_EQ(hash_salt("a", bytes_of(secret)), hash_salt("a", bytes_of(secret)));
-    EXPECT_NE(hash_salt("a", bytes_of(secret)), hash_salt("b", bytes_of(secret)));
-    EXPECT_NE(hash_salt("a", bytes_of(secret)), hash_salt("a", bytes_of(other)));
-    EXPECT_NE(hash_salt("", bytes_of(secret)), hash_salt(std::string(1, '\0'), bytes_of(secret)));
+TEST(DiskFormat, KeysHashByOwnerSaltAndSecret) {
+    const std::string secret = random_bytes(kSecretBytes);
+    const std::string other = random_bytes(kSecretBytes);
+    const auto key = [](std::string_view owner, std::string_view salt, const std::string& its_secret) {
+        return hash_key(owner, salt, bytes_of(its_secret));
+    };
+    EXPECT_EQ(key("a", "b", secret), key("a", "b", secret));
+    EXPECT_NE(key("a", "b", secret), key("a", "b", other));
+    EXPECT_EQ(key("a", "b", secret).owner, key("a", "c", secret).owner);
+    EXPECT_NE(key("a", "b", secret).whole, key("a", "c", secret).whole);
+    EXPECT_NE(key("a", "bc", secret).whole, key("ab", "c", secret).whole);
+    EXPECT_NE(key("", "", secret).whole, key("", std::string(1, '\0'), secret).whole);
 }
 
 }  // namespace

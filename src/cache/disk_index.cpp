@@ -45,7 +45,7 @@ std::string DiskIndex::load(const DirectoryScan& scan) {
         if (difference.empty() && (front.page_bytes != page_bytes_ || front.state_bytes != state_bytes_))
             difference = fmt::format("pages of {} bytes, here {}", front.page_bytes, page_bytes_);
         if (!difference.empty() && first_difference.empty()) first_difference = difference;
-        conversation.salt = front.salt;
+        conversation.key = front.key;
         conversation.page_bytes = front.page_bytes;
         conversation.is_ours = difference.empty() && (conversation.entries.empty() || conversation.is_ours);
         Entry entry;
@@ -94,15 +94,15 @@ void DiskIndex::insert(uint64_t conversation_id, std::span<const TokenId> tokens
     conversation.entries.push_back(std::move(entry));
 }
 
-const DiskIndex::Entry* DiskIndex::find(std::span<const TokenId> prompt, const SaltHash& salt) const {
+const DiskIndex::Entry* DiskIndex::find(std::span<const TokenId> prompt, const DiskKey& key) const {
     const Entry* best = nullptr;
     for (const auto& [id, conversation] : conversations_) {
-        if (!conversation.is_ours || conversation.salt != salt) continue;
+        if (!conversation.is_ours || conversation.key != key) continue;
         std::vector<int32_t> common;
         for (const std::vector<TokenId>& branch : conversation.branches) common.push_back(common_prefix(branch, prompt));
         for (const Entry& entry : conversation.entries) {
             const bool is_prefix = entry.length <= common[static_cast<size_t>(entry.branch)];
-            if (!is_prefix || entry.length >= static_cast<int32_t>(prompt.size())) continue;
+            if (!is_prefix) continue;
             const bool is_better = best == nullptr || entry.length > best->length ||
                                    (entry.length == best->length && entry.is_pending && !best->is_pending);
             if (is_better) best = &entry;
@@ -111,9 +111,9 @@ const DiskIndex::Entry* DiskIndex::find(std::span<const TokenId> prompt, const S
     return best;
 }
 
-const DiskIndex::Entry* DiskIndex::find_exact(std::span<const TokenId> tokens, const SaltHash& salt) const {
+const DiskIndex::Entry* DiskIndex::find_exact(std::span<const TokenId> tokens, const DiskKey& key) const {
     for (const auto& [id, conversation] : conversations_) {
-        if (!conversation.is_ours || conversation.salt != salt) continue;
+        if (!conversation.is_ours || conversation.key != key) continue;
         for (const Entry& entry : conversation.entries) {
             if (entry.length != static_cast<int32_t>(tokens.size())) continue;
             if (common_prefix(conversation.branches[static_cast<size_t>(entry.branch)], tokens) == entry.length) return &entry;
@@ -151,7 +151,7 @@ DiskIndex::Share DiskIndex::find_shared(const Conversation& conversation, std::s
     return share;
 }
 
-DiskIndex::Plan DiskIndex::plan(std::span<const TokenId> tokens, int32_t mtp_length, const SaltHash& salt) const {
+DiskIndex::Plan DiskIndex::plan(std::span<const TokenId> tokens, int32_t mtp_length, const DiskKey& key) const {
     Plan plan;
     const auto length = static_cast<int32_t>(tokens.size());
     plan.pages = wanted_pages(length, mtp_length);
@@ -160,7 +160,7 @@ DiskIndex::Plan DiskIndex::plan(std::span<const TokenId> tokens, int32_t mtp_len
     best.records.assign(plan.pages.size(), kInlineRecord);
     uint32_t record_next = 0;
     for (const auto& [id, conversation] : conversations_) {
-        if (!conversation.is_ours || conversation.salt != salt || conversation.records.size() > kRecordsMax / 2) continue;
+        if (!conversation.is_ours || conversation.key != key || conversation.records.size() > kRecordsMax / 2) continue;
         Share share = find_shared(conversation, tokens, plan.pages);
         if (int64_t{share.tokens} * kJoinShare < length) continue;
         if (std::pair(share.n_records, share.tokens) <= std::pair(best.n_records, best.tokens)) continue;
@@ -191,10 +191,10 @@ DiskIndex::Plan DiskIndex::plan(std::span<const TokenId> tokens, int32_t mtp_len
     return plan;
 }
 
-void DiskIndex::add(uint64_t id, std::span<const TokenId> tokens, const SaltHash& salt, const Plan& plan,
-                    int64_t state_file_bytes, int64_t used_ns) {
+void DiskIndex::add(uint64_t id, std::span<const TokenId> tokens, const DiskKey& key, const Plan& plan, int64_t state_file_bytes,
+                    int64_t used_ns) {
     Conversation& conversation = conversations_[plan.conversation];
-    conversation.salt = salt;
+    conversation.key = key;
     conversation.page_bytes = page_bytes_;
     conversation.is_ours = true;
     Entry entry;
@@ -270,16 +270,16 @@ std::optional<DiskRemoval> DiskIndex::evict_one(int64_t bytes_max) {
         strays_.erase(oldest);
         return removal;
     }
-    std::map<SaltHash, int64_t> held;
+    std::map<std::array<uint64_t, 2>, int64_t> held;
     for (const auto& [id, conversation] : conversations_) {
-        int64_t& bytes = held[conversation.salt];
+        int64_t& bytes = held[conversation.key.owner];
         bytes += pages_file_bytes(conversation);
         for (const Entry& entry : conversation.entries) bytes += entry.state_file_bytes;
     }
     const int64_t share = bytes_max / std::max<int64_t>(1, static_cast<int64_t>(held.size()));
     const Entry* victim = nullptr;
     for (const auto& [id, conversation] : conversations_) {
-        if (held[conversation.salt] <= share) continue;
+        if (held[conversation.key.owner] <= share) continue;
         for (const Entry& entry : conversation.entries) {
             if (!entry.is_pending && (victim == nullptr || entry.used_ns < victim->used_ns)) victim = &entry;
         }

@@ -43,10 +43,10 @@ public:
     // Takes over what a scan found. Returns, for the log, why the first ignored entry is ignored; empty if none is.
     std::string load(const DirectoryScan& scan);
 
-    // The longest entry of the salt that is a proper prefix of the prompt; null if none. Valid until the index changes.
-    const Entry* find(std::span<const TokenId> prompt, const SaltHash& salt) const;
+    // The longest entry of the key that is a prefix of the prompt, or all of it; null if none. Valid until the index changes.
+    const Entry* find(std::span<const TokenId> prompt, const DiskKey& key) const;
     // The entry with exactly these tokens.
-    const Entry* find_exact(std::span<const TokenId> tokens, const SaltHash& salt) const;
+    const Entry* find_exact(std::span<const TokenId> tokens, const DiskKey& key) const;
     std::span<const TokenId> tokens(const Entry& entry) const;
 
     // Where a new entry goes: the conversation that shares most with it, or a new one, and for each page the record it has or
@@ -58,8 +58,8 @@ public:
         int64_t bytes_new = 0;       // what it adds to the pages file
         int64_t bytes_whole = 0;     // all its pages
     };
-    Plan plan(std::span<const TokenId> tokens, int32_t mtp_length, const SaltHash& salt) const;
-    void add(uint64_t id, std::span<const TokenId> tokens, const SaltHash& salt, const Plan& plan, int64_t state_file_bytes,
+    Plan plan(std::span<const TokenId> tokens, int32_t mtp_length, const DiskKey& key) const;
+    void add(uint64_t id, std::span<const TokenId> tokens, const DiskKey& key, const Plan& plan, int64_t state_file_bytes,
              int64_t used_ns);
     void set_written(uint64_t id);
     void set_used(uint64_t id, int64_t used_ns);
@@ -88,7 +88,7 @@ private:
         uint32_t mtp_slots = 0;
     };
     struct Conversation {
-        SaltHash salt;
+        DiskKey key;
         uint64_t page_bytes = 0;
         bool is_ours = false;
         std::vector<Record> records;

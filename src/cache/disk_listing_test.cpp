@@ -53,7 +53,7 @@ TEST_F(DiskListingTest, RemovesByIdButNotUnderARunningStore) {
     EXPECT_EQ(removed->conversations, 1);
     EXPECT_EQ(removed->bytes, listing->conversations[1].bytes);
     store = open();
-    EXPECT_EQ(store->find_longest(joined(tokens_of(700, 1), {1}), ""), 0);
+    EXPECT_EQ(store->find_longest(joined(tokens_of(700, 1), {1}), {}), 0);
     EXPECT_EQ(restored(*store, joined(tokens_of(100, 2), {1})), 100);
 }
 

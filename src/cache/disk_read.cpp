@@ -43,7 +43,7 @@ Status read_checked(const DiskFile& file, std::span<std::byte> out, uint64_t off
 Status check_front(const StateFront& front, const DiskReadRequest& request, const StateShape& shape, const std::string& path) {
     const std::string difference = front.identity.difference(*request.identity);
     if (!difference.empty()) return corrupt_data(fmt::format("{}: {}", path, difference));
-    const bool is_same = front.salt == request.salt && front.conversation == request.conversation &&
+    const bool is_same = front.key == request.key && front.conversation == request.conversation &&
                          front.page_bytes == shape.page_bytes() && front.state_bytes == shape.state_bytes() &&
                          std::equal(front.tokens.begin(), front.tokens.end(), request.tokens.begin(), request.tokens.end());
     if (!is_same) return corrupt_data(fmt::format("{}: not the entry that was there at the start", path));

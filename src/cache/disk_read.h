@@ -17,7 +17,7 @@ struct DiskReadRequest {
     uint64_t conversation = 0;
     uint64_t entry = 0;
     const DiskIdentity* identity = nullptr;
-    SaltHash salt;
+    DiskKey key;
     std::span<const TokenId> tokens;  // that the entry must have
     int32_t context_tokens = 0;
 };

@@ -14,7 +14,7 @@ namespace espalier::cache {
 
 // Subdirectory of files that turned out to be damaged, kept for whoever wants to know why.
 inline constexpr const char* kDamagedDirectory = "damaged";
-inline constexpr const char* kSecretFile = "salt.secret";
+inline constexpr const char* kSecretFile = "secret";
 
 struct ScannedPages {
     DirectoryFile file;

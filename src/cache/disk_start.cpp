@@ -46,14 +46,14 @@ void bring_back_from_future(const std::string& directory, DirectoryScan& scan) {
 
 }  // namespace
 
-Result<std::string> load_salt_secret(const std::string& directory) {
+Result<std::string> load_secret(const std::string& directory) {
     const std::string path = directory + "/" + kSecretFile;
     if (auto file = DiskFile::open(path, DiskFile::Mode::read)) {
-        std::string secret(kSaltSecretBytes, '\0');
+        std::string secret(kSecretBytes, '\0');
         if (file->read_at(std::as_writable_bytes(std::span(secret)), 0)) return secret;
     }
     const std::string part = path + ".part";
-    std::string secret = random_bytes(kSaltSecretBytes);
+    std::string secret = random_bytes(kSecretBytes);
     TRY_ASSIGN(DiskFile file, DiskFile::open(part, DiskFile::Mode::create));
     TRY(file.write_at(secret, 0));
     TRY(file.sync());

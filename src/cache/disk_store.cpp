@@ -34,7 +34,7 @@ public:
         if (is_open_to_others(directory))
             log.info(fmt::format("{}: other users may look into this directory; its files are private", directory));
         TRY_ASSIGN(DirectoryScan scan, scan_directory(directory));
-        auto secret = load_salt_secret(directory);
+        auto secret = load_secret(directory);
         if (secret) secret_ = std::move(*secret);
         else is_writing_ = false;
         bool can_punch = false;
@@ -70,25 +70,25 @@ public:
         writer_.reset();  // it reads what the timelines hold
     }
 
-    int32_t find_longest(std::span<const TokenId> prompt, const std::string& salt) const {
-        const DiskIndex::Entry* entry = find(prompt, salt);
+    int32_t find_longest(std::span<const TokenId> prompt, const CacheKey& key) const {
+        const DiskIndex::Entry* entry = find(prompt, key);
         return entry == nullptr ? 0 : entry->length;
     }
 
-    bool has(std::span<const TokenId> tokens, const std::string& salt) const {
-        return !secret_.empty() && index_->find_exact(tokens, salt_hash(salt)) != nullptr;
+    bool has(std::span<const TokenId> tokens, const CacheKey& key) const {
+        return !secret_.empty() && index_->find_exact(tokens, hashed(key)) != nullptr;
     }
 
-    Result<std::optional<Restored>> restore_longest(std::span<const TokenId> prompt, const std::string& salt,
+    Result<std::optional<Restored>> restore_longest(std::span<const TokenId> prompt, const CacheKey& key,
                                                     int32_t context_tokens) {
-        while (const DiskIndex::Entry* entry = find(prompt, salt)) {
+        while (const DiskIndex::Entry* entry = find(prompt, key)) {
             if (const auto waiting = pending_.find(entry->id); waiting != pending_.end()) {
                 index_->set_used(entry->id, next_stamp());
                 return std::optional(Restored{waiting->second.fork(), true});
             }
             TRY(check_room(entry->length, context_tokens));
             DiskReadRequest request{options_.directory, entry->conversation, entry->id,
-                                    &options_.identity, salt_hash(salt),     prompt.first(static_cast<size_t>(entry->length)),
+                                    &options_.identity, hashed(key),         prompt.first(static_cast<size_t>(entry->length)),
                                     context_tokens};
             std::optional<uint32_t> damaged_record;
             auto sequence = read_entry(memory_, request, damaged_record);
@@ -101,10 +101,10 @@ public:
         return std::optional<Restored>();
     }
 
-    Kept keep(Sequence timeline, const std::string& salt) {
+    Kept keep(Sequence timeline, const CacheKey& key) {
         if (!is_writing_) return Kept::off;
         if (timeline.length() == 0) return Kept::already_there;
-        const SaltHash hash = salt_hash(salt);
+        const DiskKey hash = hashed(key);
         if (const DiskIndex::Entry* entry = index_->find_exact(timeline.tokens(), hash)) {
             touch(*entry);
             return Kept::already_there;
@@ -180,10 +180,10 @@ public:
     }
 
 private:
-    SaltHash salt_hash(const std::string& salt) const { return hash_salt(salt, std::as_bytes(std::span(secret_))); }
+    DiskKey hashed(const CacheKey& key) const { return hash_key(key.owner, key.salt, std::as_bytes(std::span(secret_))); }
 
-    const DiskIndex::Entry* find(std::span<const TokenId> prompt, const std::string& salt) const {
-        return secret_.empty() ? nullptr : index_->find(prompt, salt_hash(salt));
+    const DiskIndex::Entry* find(std::span<const TokenId> prompt, const CacheKey& key) const {
+        return secret_.empty() ? nullptr : index_->find(prompt, hashed(key));
     }
 
     // Later than any before, whatever the clock does.
@@ -206,12 +206,12 @@ private:
                                          what_is_done, scan.damaged.front().message));
     }
 
-    DiskWrite describe(const Sequence& timeline, const SaltHash& hash, const DiskIndex::Plan& plan) {
+    DiskWrite describe(const Sequence& timeline, const DiskKey& hash, const DiskIndex::Plan& plan) {
         DiskWrite write;
         write.entry = random_id();
         write.modified_ns = next_stamp();
         write.front.identity = options_.identity;
-        write.front.salt = hash;
+        write.front.key = hash;
         write.front.conversation = plan.conversation;
         write.front.page_bytes = memory_.shape().page_bytes();
         write.front.state_bytes = memory_.shape().state_bytes();
@@ -283,21 +283,21 @@ Result<std::unique_ptr<DiskStore>> DiskStore::open(const Options& options, Memor
     return std::unique_ptr<DiskStore>(new DiskStore(std::move(impl)));
 }
 
-int32_t DiskStore::find_longest(std::span<const TokenId> prompt, const std::string& salt) const {
-    return impl_->find_longest(prompt, salt);
+int32_t DiskStore::find_longest(std::span<const TokenId> prompt, const CacheKey& key) const {
+    return impl_->find_longest(prompt, key);
 }
 
-bool DiskStore::has(std::span<const TokenId> tokens, const std::string& salt) const {
-    return impl_->has(tokens, salt);
+bool DiskStore::has(std::span<const TokenId> tokens, const CacheKey& key) const {
+    return impl_->has(tokens, key);
 }
 
-Result<std::optional<DiskStore::Restored>> DiskStore::restore_longest(std::span<const TokenId> prompt, const std::string& salt,
+Result<std::optional<DiskStore::Restored>> DiskStore::restore_longest(std::span<const TokenId> prompt, const CacheKey& key,
                                                                       int32_t context_tokens) {
-    return impl_->restore_longest(prompt, salt, context_tokens);
+    return impl_->restore_longest(prompt, key, context_tokens);
 }
 
-DiskStore::Kept DiskStore::keep(Sequence timeline, const std::string& salt) {
-    return impl_->keep(std::move(timeline), salt);
+DiskStore::Kept DiskStore::keep(Sequence timeline, const CacheKey& key) {
+    return impl_->keep(std::move(timeline), key);
 }
 
 int32_t DiskStore::collect_finished() {

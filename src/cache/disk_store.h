@@ -23,6 +23,7 @@
 #include "base/log.h"
 #include "base/result.h"
 #include "cache/disk_format.h"
+#include "cache/prefix_tree.h"
 #include "cache/sequence.h"
 
 namespace espalier::cache {
@@ -46,11 +47,12 @@ public:
     DiskStore(const DiskStore&) = delete;
     DiskStore& operator=(const DiskStore&) = delete;
 
-    // Length of the longest entry of `salt` whose tokens are a proper prefix of `prompt`, 0 if there is none. Reads no file.
-    int32_t find_longest(std::span<const TokenId> prompt, const std::string& salt) const;
+    // Length of the longest entry of `key` whose tokens are a prefix of `prompt` (or all of it), 0 if there is none. Reads no
+    // file.
+    int32_t find_longest(std::span<const TokenId> prompt, const CacheKey& key) const;
 
     // Whether exactly these tokens are on disk or on their way there. They do not count as used.
-    bool has(std::span<const TokenId> tokens, const std::string& salt) const;
+    bool has(std::span<const TokenId> tokens, const CacheKey& key) const;
 
     struct Restored {
         Sequence sequence;
@@ -59,8 +61,7 @@ public:
     // That entry as a sequence; needs one free state slot and ceil(length / 64) free pages. An entry that turns out to be damaged
     // is set aside and the next shorter one taken; nothing if none is left. Errors: exhausted when the pools have no room
     // (nothing is changed). Blocks for the reading.
-    Result<std::optional<Restored>> restore_longest(std::span<const TokenId> prompt, const std::string& salt,
-                                                    int32_t context_tokens);
+    Result<std::optional<Restored>> restore_longest(std::span<const TokenId> prompt, const CacheKey& key, int32_t context_tokens);
 
     enum class Kept {
         queued,
@@ -71,7 +72,7 @@ public:
     };
     // Hands over one timeline (Sequence::fork(), Snapshot::restore()) to be written. The store holds its references until
     // collect_finished() sees that the write has ended, well or not.
-    Kept keep(Sequence timeline, const std::string& salt);
+    Kept keep(Sequence timeline, const CacheKey& key);
 
     // Gives back the references of writes that have ended. Cheap; call it between steps. Returns how many.
     int32_t collect_finished();

@@ -47,7 +47,7 @@ public:
         const int32_t state = memory_->states().acquire();
         std::memset(memory_->states().data(state), 1, memory_->shape().state_bytes());
         sequence.append(std::span(prompt_).first(kTokens), state);
-        CHECK(store_->keep(std::move(sequence), "") == DiskStore::Kept::queued, "room on disk");
+        CHECK(store_->keep(std::move(sequence), {}) == DiskStore::Kept::queued, "room on disk");
         store_->flush();
         bytes_ = store_->gauges().page_bytes_written + store_->gauges().state_bytes_written;
     }
@@ -70,10 +70,10 @@ public:
         store_ = std::move(*store);
     }
     void restore() {
-        auto restored = store_->restore_longest(prompt_, "", kTokens);
+        auto restored = store_->restore_longest(prompt_, {}, kTokens);
         CHECK(restored && *restored && (*restored)->sequence.length() == kTokens && !(*restored)->is_from_memory, "it is stored");
     }
-    int32_t find() { return store_->find_longest(prompt_, ""); }
+    int32_t find() { return store_->find_longest(prompt_, {}); }
     int64_t bytes() const { return bytes_; }
 
 private:

@@ -16,7 +16,7 @@ TEST_F(DiskStoreTest, GivesBackTheSameBytesAfterARestartAtAnyLength) {
         const auto tokens = tokens_of(length + 1, length);
         keep(*open(), std::span(tokens).first(static_cast<size_t>(length)));
         auto store = open();
-        EXPECT_EQ(store->find_longest(tokens, ""), length);
+        EXPECT_EQ(store->find_longest(tokens, {}), length);
         EXPECT_EQ(restored(*store, tokens), length);
     }
     EXPECT_THAT(warnings_, IsEmpty());
@@ -27,7 +27,7 @@ TEST_F(DiskStoreTest, RestoresTheMtpLengthAndContinues) {
     const auto tokens = tokens_of(400, 5);
     keep(*open(), std::span(tokens).first(200));
     auto store = open();
-    auto result = store->restore_longest(tokens, "", kContext);
+    auto result = store->restore_longest(tokens, {}, kContext);
     ASSERT_TRUE(result && *result);
     Sequence& sequence = (*result)->sequence;
     EXPECT_FALSE((*result)->is_from_memory);
@@ -39,10 +39,10 @@ TEST_F(DiskStoreTest, RestoresTheMtpLengthAndContinues) {
 TEST_F(DiskStoreTest, ServesFromMemoryUntilCollected) {
     auto store = open();
     const auto tokens = tokens_of(301, 1);
-    EXPECT_EQ(store->keep(timeline(memory_, std::span(tokens).first(300)), ""), DiskStore::Kept::queued);
-    EXPECT_EQ(store->find_longest(tokens, ""), 300);
+    EXPECT_EQ(store->keep(timeline(memory_, std::span(tokens).first(300)), {}), DiskStore::Kept::queued);
+    EXPECT_EQ(store->find_longest(tokens, {}), 300);
     {
-        auto result = store->restore_longest(tokens, "", kContext);
+        auto result = store->restore_longest(tokens, {}, kContext);
         ASSERT_TRUE(result && *result);
         EXPECT_TRUE((*result)->is_from_memory);
         expect_right((*result)->sequence);
@@ -55,39 +55,43 @@ TEST_F(DiskStoreTest, ServesFromMemoryUntilCollected) {
     EXPECT_EQ(restored(*store, tokens), 300);
 }
 
-TEST_F(DiskStoreTest, FindsTheLongestProperPrefixOfTheSameSalt) {
+TEST_F(DiskStoreTest, FindsTheLongestPrefixOfTheSameKey) {
     auto store = open();
     const auto tokens = tokens_of(500, 2);
-    keep(*store, std::span(tokens).first(100), "alice");
-    keep(*store, std::span(tokens).first(300), "alice");
-    keep(*store, std::span(tokens).first(400), "bob");
+    keep(*store, std::span(tokens).first(100), {"alice", ""});
+    keep(*store, std::span(tokens).first(300), {"alice", ""});
+    keep(*store, std::span(tokens).first(400), {"bob", ""});
+    keep(*store, std::span(tokens).first(450), {"alice", "her salt"});
     for (int round = 0; round < 2; ++round) {
-        EXPECT_EQ(store->find_longest(tokens, "alice"), 300);
-        EXPECT_EQ(store->find_longest(std::span(tokens).first(301), "alice"), 300);
-        EXPECT_EQ(store->find_longest(std::span(tokens).first(300), "alice"), 100);  // proper: something is left to run
-        EXPECT_EQ(store->find_longest(tokens, "bob"), 400);
-        EXPECT_EQ(store->find_longest(tokens, ""), 0);
-        EXPECT_EQ(store->find_longest(tokens, "carol"), 0);
+        EXPECT_EQ(store->find_longest(tokens, {"alice", ""}), 300);
+        EXPECT_EQ(store->find_longest(std::span(tokens).first(301), {"alice", ""}), 300);
+        EXPECT_EQ(store->find_longest(std::span(tokens).first(300), {"alice", ""}), 300);  // the whole prompt
+        EXPECT_EQ(store->find_longest(std::span(tokens).first(299), {"alice", ""}), 100);
+        EXPECT_EQ(store->find_longest(tokens, {"alice", "her salt"}), 450);
+        EXPECT_EQ(store->find_longest(tokens, {"aliceher salt", ""}), 0);
+        EXPECT_EQ(store->find_longest(tokens, {"bob", ""}), 400);
+        EXPECT_EQ(store->find_longest(tokens, {}), 0);
+        EXPECT_EQ(store->find_longest(tokens, {"carol", ""}), 0);
         auto other = tokens;
         other[250] += 1;
-        EXPECT_EQ(restored(*store, other, "alice"), 100);
+        EXPECT_EQ(restored(*store, other, {"alice", ""}), 100);
         other[50] += 1;
-        EXPECT_EQ(store->find_longest(other, "alice"), 0);
-        EXPECT_EQ(store->find_longest({}, "alice"), 0);
-        EXPECT_TRUE(store->has(std::span(tokens).first(300), "alice"));
-        EXPECT_FALSE(store->has(std::span(tokens).first(299), "alice"));
-        EXPECT_FALSE(store->has(std::span(tokens).first(300), "bob"));
+        EXPECT_EQ(store->find_longest(other, {"alice", ""}), 0);
+        EXPECT_EQ(store->find_longest({}, {"alice", ""}), 0);
+        EXPECT_TRUE(store->has(std::span(tokens).first(300), {"alice", ""}));
+        EXPECT_FALSE(store->has(std::span(tokens).first(299), {"alice", ""}));
+        EXPECT_FALSE(store->has(std::span(tokens).first(300), {"bob", ""}));
         store.reset();
         store = open();
     }
 }
 
-TEST_F(DiskStoreTest, SaltsAreNotReadableOnDisk) {
-    keep(*open(), tokens_of(100, 2), "sk-secret-key");
+TEST_F(DiskStoreTest, KeysAreNotReadableOnDisk) {
+    keep(*open(), tokens_of(100, 2), {"sk-secret-key", "secret-salt"});
     for (const auto& item : fs::directory_iterator(directory_)) {
         std::ifstream in(item.path(), std::ios::binary);
         const std::string bytes((std::istreambuf_iterator<char>(in)), {});
-        EXPECT_EQ(bytes.find("secret-key"), std::string::npos) << item.path();
+        EXPECT_EQ(bytes.find("secret-"), std::string::npos) << item.path();
         struct stat info {};
         ASSERT_EQ(::stat(item.path().c_str(), &info), 0);
         EXPECT_EQ(info.st_mode & 0777, 0600u) << item.path();
@@ -111,14 +115,14 @@ TEST_F(DiskStoreTest, IgnoresEntriesOfAnyOtherIdentityAndSaysSo) {
         DiskStore::Options changed = options();
         changed.identity.*word = "other";
         auto store = open(changed);
-        EXPECT_EQ(store->find_longest(tokens, ""), 0);
+        EXPECT_EQ(store->find_longest(tokens, {}), 0);
         EXPECT_EQ(store->gauges().entries_ignored, 1);
         EXPECT_EQ(store->gauges().entries, 0);
         EXPECT_THAT(infos_, ElementsAre(AllOf(HasSubstr("1 stored snapshots"), HasSubstr(message))));
     }
     DiskStore::Options renamed = options();
     renamed.identity.model = "the same weights under another name";
-    EXPECT_EQ(open(renamed)->find_longest(tokens, ""), 150);
+    EXPECT_EQ(open(renamed)->find_longest(tokens, {}), 150);
     EXPECT_THAT(warnings_, IsEmpty());
 }
 
@@ -132,7 +136,7 @@ TEST_F(DiskStoreTest, WritesThePagesOfAHundredTurnsOnce) {
         const auto added = tokens_of(20 + static_cast<int32_t>(random() % 60), turn + 100);
         all = joined(all, added);
         append(sequence, added);
-        EXPECT_EQ(store->keep(sequence.fork(), ""), DiskStore::Kept::queued);
+        EXPECT_EQ(store->keep(sequence.fork(), {}), DiskStore::Kept::queued);
         if (turn % 3 == 2) store->flush();
         else
             while (store->gauges().writes_pending > 0 && store->collect_finished() == 0) std::this_thread::yield();
@@ -157,7 +161,7 @@ TEST_F(DiskStoreTest, BranchesShareTheirPagesButNotWhatDependsOnTheNextToken) {
         Sequence sequence = first.fork();  // 319 MTP slots: the fifth page is not final, it depends on what follows
         append(sequence, tokens_of(100, 50 + branch));
         ends.emplace_back(sequence.tokens().begin(), sequence.tokens().end());
-        EXPECT_EQ(store->keep(sequence.fork(), ""), DiskStore::Kept::queued);
+        EXPECT_EQ(store->keep(sequence.fork(), {}), DiskStore::Kept::queued);
         store->flush();
     }
     EXPECT_EQ(files(".pages").size(), 1u);
@@ -176,9 +180,9 @@ TEST_F(DiskStoreTest, WritesAPageAgainOnlyWhenItsMtpSlotsCome) {
     const auto tokens = tokens_of(300, 8);
     Sequence sequence = *Sequence::create(memory_, kContext);
     append(sequence, std::span(tokens).first(200), 200);  // no MTP slot yet
-    EXPECT_EQ(store->keep(sequence.fork(), ""), DiskStore::Kept::queued);
+    EXPECT_EQ(store->keep(sequence.fork(), {}), DiskStore::Kept::queued);
     append(sequence, std::span(tokens).subspan(200), 1);  // all of them
-    EXPECT_EQ(store->keep(sequence.fork(), ""), DiskStore::Kept::queued);
+    EXPECT_EQ(store->keep(sequence.fork(), {}), DiskStore::Kept::queued);
     store->flush();
     const auto page_bytes = static_cast<int64_t>(memory_.shape().page_bytes());
     EXPECT_EQ(store->gauges().page_bytes_written, (3 + 4) * page_bytes);
@@ -190,7 +194,7 @@ TEST_F(DiskStoreTest, WritesAPageAgainOnlyWhenItsMtpSlotsCome) {
     // With fewer slots wanted the stored page will do.
     Sequence bare = *Sequence::create(memory_, kContext);
     append(bare, std::span(tokens).first(264), 264);
-    EXPECT_EQ(store->keep(bare.fork(), ""), DiskStore::Kept::queued);
+    EXPECT_EQ(store->keep(bare.fork(), {}), DiskStore::Kept::queued);
     store->flush();
     EXPECT_EQ(store->gauges().page_bytes_written, 0);
 }
@@ -226,17 +230,17 @@ TEST_F(DiskStoreTest, KeepsTheCapAndDropsWhatWasUnusedForLongest) {
     keep(*store, d);
     EXPECT_LE(store->gauges().bytes, capped.bytes_max);
     EXPECT_LE(disk_bytes(), capped.bytes_max + 32768);
-    EXPECT_EQ(store->find_longest(joined(a, {1}), ""), 640);
-    EXPECT_EQ(store->find_longest(joined(b, {1}), ""), 0);
+    EXPECT_EQ(store->find_longest(joined(a, {1}), {}), 640);
+    EXPECT_EQ(store->find_longest(joined(b, {1}), {}), 0);
     EXPECT_EQ(files(".pages").size(), 3u);
     // Also at the start, with a smaller cap.
     store.reset();
     capped.bytes_max = one * 3 / 2;
     store = open(capped);
     EXPECT_LE(disk_bytes(), capped.bytes_max + 32768);
-    EXPECT_EQ(store->find_longest(joined(d, {1}), ""), 640);
+    EXPECT_EQ(store->find_longest(joined(d, {1}), {}), 640);
     EXPECT_EQ(store->gauges().entries, 1);
-    EXPECT_EQ(store->keep(timeline(memory_, tokens_of(2000, 5)), ""), DiskStore::Kept::too_large);
+    EXPECT_EQ(store->keep(timeline(memory_, tokens_of(2000, 5)), {}), DiskStore::Kept::too_large);
     EXPECT_EQ(restored(*store, joined(d, {1})), 640);
 }
 
@@ -252,21 +256,21 @@ TEST_F(DiskStoreTest, GivesSpaceBackInsideAConversation) {
     EXPECT_EQ(files(".pages").size(), 1u);
     EXPECT_EQ(restored(*store, joined(joined(stem, tokens_of(300, 129)), {1})), 940);
     EXPECT_EQ(restored(*store, joined(joined(stem, tokens_of(300, 128)), {1})), 940);
-    EXPECT_EQ(store->find_longest(joined(joined(stem, tokens_of(300, 100)), {1}), ""), 0);
+    EXPECT_EQ(store->find_longest(joined(joined(stem, tokens_of(300, 100)), {1}), {}), 0);
 }
 
 TEST_F(DiskStoreTest, OneTenantCannotPushAnotherBelowItsShare) {
     auto store = open();
-    keep(*store, tokens_of(640, 1), "quiet");
+    keep(*store, tokens_of(640, 1), {"quiet", ""});
     const int64_t one = store->gauges().bytes;
     store.reset();
     DiskStore::Options capped = options();
     capped.bytes_max = one * 4 + one / 2;
     store = open(capped);
-    for (int i = 0; i < 10; ++i) keep(*store, tokens_of(640, 10 + i), "loud");
+    for (int i = 0; i < 10; ++i) keep(*store, tokens_of(640, 10 + i), {"loud", std::to_string(i)});
     EXPECT_LE(store->gauges().bytes, capped.bytes_max);
-    EXPECT_EQ(restored(*store, joined(tokens_of(640, 1), {1}), "quiet"), 640);
-    EXPECT_EQ(restored(*store, joined(tokens_of(640, 19), {1}), "loud"), 640);
+    EXPECT_EQ(restored(*store, joined(tokens_of(640, 1), {1}), {"quiet", ""}), 640);
+    EXPECT_EQ(restored(*store, joined(tokens_of(640, 19), {1}), {"loud", "9"}), 640);
 }
 
 TEST_F(DiskStoreTest, ThinsTheStatesOfALongConversationAndKeepsJunctions) {
@@ -279,7 +283,7 @@ TEST_F(DiskStoreTest, ThinsTheStatesOfALongConversationAndKeepsJunctions) {
     keep(*store, joined({all.begin(), all.begin() + 520}, tokens_of(60, 1)));  // leaves after 500
     for (size_t end = 600; end <= 2000; end += 100) keep(*store, std::span(all).first(end));
     const auto has = [&](size_t length) {
-        return store->find_longest(std::span(all).first(std::min(length + 1, all.size())), "") == static_cast<int32_t>(length);
+        return store->find_longest(std::span(all).first(std::min(length + 1, all.size())), {}) == static_cast<int32_t>(length);
     };
     EXPECT_EQ(store->gauges().entries, few.states_per_conversation_max + 1);
     EXPECT_TRUE(has(200));
@@ -293,10 +297,10 @@ TEST_F(DiskStoreTest, BoundsWhatWaitsAndGivesItUpOnRequest) {
     bounded.writes_pending_max = 2;
     auto store = open(bounded);
     const auto a = tokens_of(200, 1);
-    EXPECT_EQ(store->keep(timeline(memory_, a), ""), DiskStore::Kept::queued);
-    EXPECT_EQ(store->keep(timeline(memory_, a), ""), DiskStore::Kept::already_there);
-    EXPECT_EQ(store->keep(timeline(memory_, tokens_of(200, 2)), ""), DiskStore::Kept::queued);
-    EXPECT_EQ(store->keep(timeline(memory_, tokens_of(200, 3)), ""), DiskStore::Kept::queue_full);
+    EXPECT_EQ(store->keep(timeline(memory_, a), {}), DiskStore::Kept::queued);
+    EXPECT_EQ(store->keep(timeline(memory_, a), {}), DiskStore::Kept::already_there);
+    EXPECT_EQ(store->keep(timeline(memory_, tokens_of(200, 2)), {}), DiskStore::Kept::queued);
+    EXPECT_EQ(store->keep(timeline(memory_, tokens_of(200, 3)), {}), DiskStore::Kept::queue_full);
     const int32_t dropped = store->drop_pending();
     store->flush();
     EXPECT_EQ(store->gauges().writes_finished, 2 - dropped);
@@ -315,12 +319,12 @@ TEST_F(DiskStoreTest, SaysWhenThePoolsHaveNoRoom) {
         Sequence hogs[] = {timeline(memory_, tokens_of(kContext, 3)), timeline(memory_, tokens_of(kContext, 4)),
                            timeline(memory_, tokens_of(kContext - 900, 5))};
         ASSERT_LT(memory_.pages().n_free(), 16);
-        auto result = store->restore_longest(tokens, "", kContext);
+        auto result = store->restore_longest(tokens, {}, kContext);
         ASSERT_FALSE(result.has_value());
         EXPECT_EQ(result.error().code, ErrorCode::exhausted);
     }
     EXPECT_EQ(restored(*store, tokens), 1000);
-    auto small = store->restore_longest(tokens, "", 500);
+    auto small = store->restore_longest(tokens, {}, 500);
     ASSERT_FALSE(small.has_value());
     EXPECT_THAT(small.error().message, HasSubstr("exceeds the context of 500"));
 }
@@ -355,24 +359,24 @@ TEST_F(DiskStoreTest, RandomUseNeverGivesAWrongByte) {
     std::vector<std::vector<TokenId>> known = {tokens_of(100, 1)};
     int32_t n_hits = 0;
     for (int step = 0; step < 400; ++step) {
-        const std::string salt = random() % 4 == 0 ? "b" : "a";
+        const CacheKey key{random() % 4 == 0 ? "b" : "a", ""};
         const auto& base = known[random() % known.size()];
         const auto cut = static_cast<std::ptrdiff_t>(random() % 3 == 0 ? 1 + random() % base.size() : base.size());
         auto tokens = joined({base.begin(), base.begin() + cut}, tokens_of(static_cast<int32_t>(random() % 200), step));
         if (tokens.size() > 1500) tokens.resize(1500);
         Sequence sequence = *Sequence::create(memory_, kContext);
-        if (auto hit = store->restore_longest(tokens, salt, kContext); hit && *hit) {
+        if (auto hit = store->restore_longest(tokens, key, kContext); hit && *hit) {
             sequence = std::move((*hit)->sequence);
             expect_right(sequence);
             ++n_hits;
         }
         const auto rest = std::span(tokens).subspan(static_cast<size_t>(sequence.length()));
         if (!rest.empty()) append(sequence, rest, random() % 3 == 0 ? 2 : 1);
-        const auto kept = store->keep(std::move(sequence), salt);
+        const auto kept = store->keep(std::move(sequence), key);
         EXPECT_TRUE(kept == DiskStore::Kept::queued || kept == DiskStore::Kept::already_there ||
                     kept == DiskStore::Kept::queue_full);
         if (kept == DiskStore::Kept::queued) {
-            EXPECT_EQ(store->find_longest(joined(tokens, {1}), salt), static_cast<int32_t>(tokens.size()));
+            EXPECT_EQ(store->find_longest(joined(tokens, {1}), key), static_cast<int32_t>(tokens.size()));
         }
         known.push_back(tokens);
         if (known.size() > 20) known.erase(known.begin());

@@ -212,14 +212,14 @@ TEST_F(DiskTroubleTest, AFullDiskEndsTheWritingWithOneWarning) {
         rlimit small = before;
         small.rlim_cur = limit;
         ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
-        (void)store->keep(timeline(memory_, joined(a, tokens_of(2000, 2))), "");
-        (void)store->keep(timeline(memory_, tokens_of(3000, 3)), "");
+        (void)store->keep(timeline(memory_, joined(a, tokens_of(2000, 2))), {});
+        (void)store->keep(timeline(memory_, tokens_of(3000, 3)), {});
         store->flush();
         ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
     }
     EXPECT_THAT(warnings_, ElementsAre(AllOf(HasSubstr("no longer kept on disk"), HasSubstr("too large"))));
     EXPECT_FALSE(store->gauges().is_writing);
-    EXPECT_EQ(store->keep(timeline(memory_, tokens_of(100, 4)), ""), DiskStore::Kept::off);
+    EXPECT_EQ(store->keep(timeline(memory_, tokens_of(100, 4)), {}), DiskStore::Kept::off);
     EXPECT_LE(disk_bytes(), bytes_before + 8192);  // the half-written pages are cut off
     EXPECT_EQ(restored(*store, joined(a, {1})), 300);
     expect_pools_free();
@@ -247,8 +247,8 @@ TEST_F(DiskTroubleTest, AReadOnlyDirectoryIsReadAndSaidOnce) {
         if (store) {
             EXPECT_FALSE(store->gauges().is_writing);
             EXPECT_EQ(restored(*store, joined(a, {1})), 300);
-            EXPECT_EQ(store->keep(timeline(memory_, tokens_of(100, 4)), ""), DiskStore::Kept::off);
-            EXPECT_EQ(store->keep(timeline(memory_, tokens_of(100, 5)), ""), DiskStore::Kept::off);
+            EXPECT_EQ(store->keep(timeline(memory_, tokens_of(100, 4)), {}), DiskStore::Kept::off);
+            EXPECT_EQ(store->keep(timeline(memory_, tokens_of(100, 5)), {}), DiskStore::Kept::off);
             store->flush();
         }
     }
@@ -288,8 +288,8 @@ TEST_F(DiskTroubleTest, AClockThatWasSetBackKeepsTheOrder) {
         EXPECT_EQ(restored(*store, joined(all[0], {1})), 640);
         EXPECT_EQ(restored(*store, joined(all[1], {1})), 640);
         keep(*store, all[3]);
-        EXPECT_EQ(store->find_longest(joined(all[0], {1}), ""), 0);
-        EXPECT_EQ(store->find_longest(joined(all[3], {1}), ""), 640);
+        EXPECT_EQ(store->find_longest(joined(all[0], {1}), {}), 0);
+        EXPECT_EQ(store->find_longest(joined(all[3], {1}), {}), 640);
     }
     for (const std::string& path : files(".state")) {
         struct stat info {};
@@ -310,7 +310,7 @@ TEST_F(DiskTroubleTest, AClockThatWasSetBackKeepsTheOrder) {
         if (turn % 5 == 4) tokens = joined(tokens, tokens_of(70, turn));
         Sequence sequence = *Sequence::create(*memory, kContext);
         append(sequence, tokens);
-        (void)(*store)->keep(std::move(sequence), "");
+        (void)(*store)->keep(std::move(sequence), {});
         if (turn == 0) (*store)->flush();
         if (turn == 0 && ::write(ready, "x", 1) != 1) ::_exit(2);
         (*store)->collect_finished();
