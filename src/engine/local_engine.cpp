@@ -507,6 +507,7 @@ private:
 
     // The ids of a whole reply, to see whether the client sends it back as it is; if it did before, then a snapshot as well.
     void keep_reply(const RunningJob& job) {
+        if (job.generation.reply().empty()) return;
         std::vector<TokenId> ids(job.generation.prompt().begin(), job.generation.prompt().end());
         ids.insert(ids.end(), job.generation.reply().begin(), job.generation.reply().end());
         const cache::Sequence& sequence = job.generation.sequence();

@@ -231,6 +231,137 @@ TEST(LocalEngine, SnapshotsNeverTakeThePagesOfARunningRequest) {
     }
 }
 
+// A client that sends each reply back as it was produced; `other` replaces the reply in one turn.
+std::vector<TokenId> next_prompt(const std::vector<TokenId>& prompt, const std::vector<TokenId>& reply, uint32_t seed) {
+    std::vector<TokenId> next = prompt;
+    next.insert(next.end(), reply.begin(), reply.end());
+    const Job more = job(20, seed, 1);
+    next.insert(next.end(), more.prompt.begin(), more.prompt.end());
+    return next;
+}
+
+TEST(LocalEngine, RepliesThatComeBackAreKeptOnceThatWasSeen) {
+    const auto engine = start(options(1));
+    Job request = job(100, 50, 200);
+    // Some id that the model soon chooses ends the reply.
+    const auto probe = drain(**engine->submit(request)).tokens;
+    const auto ask = [&](const std::vector<TokenId>& prompt, std::vector<TokenId>& reply) {
+        Job turn;
+        turn.prompt = prompt;
+        turn.max_tokens = 200;
+        turn.cache_salt = "turns";
+        for (TokenId id = 0; id < 1024; id += 9) turn.stop_ids.push_back(id);
+        const Outcome outcome = drain(**engine->submit(turn));
+        EXPECT_EQ(outcome.last.reason, FinishReason::stop_id);
+        reply = outcome.tokens;
+        return outcome.last.timings.cached_tokens;
+    };
+    ASSERT_GT(probe.size(), 0u);
+    std::vector<TokenId> prompt = request.prompt;
+    std::vector<TokenId> reply;
+    EXPECT_EQ(ask(prompt, reply), 0);
+    for (uint32_t turn = 0; turn < 4; ++turn) {
+        const auto n_prompt = static_cast<int32_t>(prompt.size());
+        const auto n_reply = static_cast<int32_t>(reply.size());
+        prompt = next_prompt(prompt, reply, 60 + turn);
+        // The first time the end of the prompt is the deepest snapshot; that the reply came back is seen then.
+        EXPECT_EQ(ask(prompt, reply), turn == 0 ? n_prompt : n_prompt + n_reply) << turn;
+    }
+    // A reply that came back otherwise: from the end of its prompt on, and no snapshot of the next reply.
+    const auto n_prompt = static_cast<int32_t>(prompt.size());
+    prompt = next_prompt(prompt, {1, 2, 3}, 70);
+    EXPECT_EQ(ask(prompt, reply), n_prompt);
+    const auto n_after = static_cast<int32_t>(prompt.size());
+    EXPECT_EQ(ask(next_prompt(prompt, reply, 71), reply), n_after);
+}
+
+TEST(LocalEngine, ABrokenOffPrefillIsNotLost) {
+    EngineOptions roomy = options(1);
+    roomy.context_tokens = 2048;
+    const auto engine = start(roomy);
+    auto running = *engine->submit(job(2000, 51, 5));
+    for (int32_t done = 0; done < 512;) {
+        const auto event = running->wait_next(30'000);
+        ASSERT_TRUE(event.has_value());
+        ASSERT_EQ(event->kind, JobEvent::Kind::prefill_progress) << "the prompt was read before it could be broken off";
+        done = event->prompt_done;
+    }
+    running->cancel();
+    const Outcome broken = drain(*running);
+    EXPECT_EQ(broken.last.reason, FinishReason::cancelled);
+    const Outcome again = drain(**engine->submit(job(2000, 51, 5)));
+    EXPECT_GE(again.last.timings.cached_tokens, 512);
+    Job salted = job(2000, 51, 5);
+    salted.cache_salt = "cold";
+    EXPECT_EQ(drain(**engine->submit(salted)).tokens, again.tokens);
+}
+
+TEST(LocalEngine, TheSamePromptTwiceIsReadOnce) {
+    const auto engine = start(options(1));
+    const Outcome first = drain(**engine->submit(job(150, 52, 9)));
+    const Outcome again = drain(**engine->submit(job(150, 52, 9)));
+    EXPECT_EQ(again.last.timings.cached_tokens, 150);
+    EXPECT_EQ(again.last.timings.cache_source, CacheSource::ram);
+    EXPECT_EQ(again.tokens, first.tokens);
+    EXPECT_EQ(drain(**engine->submit(job(150, 52, 1))).tokens.front(), first.tokens.front()) << "done with its first token";
+}
+
+TEST(LocalEngine, JobsWithOneBeginningReadItOnce) {
+    const auto engine = start(options(3));
+    std::vector<std::shared_ptr<JobStream>> streams;
+    for (int i = 0; i < 3; ++i) {
+        Job request = job(900, 53, 5);
+        request.prompt.resize(860);
+        for (int k = 0; k < 20; ++k) request.prompt.push_back(i);
+        request.boundaries = {{800, Boundary::Kind::message_end}};
+        streams.push_back(*engine->submit(request));
+    }
+    std::vector<int32_t> cached;
+    for (auto& stream : streams) cached.push_back(drain(*stream).last.timings.cached_tokens);
+    EXPECT_EQ(cached, (std::vector<int32_t>{0, 800, 800}));
+}
+
+TEST(LocalEngine, TellsWhereAPromptPartedFromAnEarlierOne) {
+    const auto engine = start(options(1));
+    Job first = job(500, 54, 3);
+    first.cache_owner = "a";
+    drain(**engine->submit(first));
+    Job second = job(500, 54, 3);
+    second.cache_owner = "a";
+    second.prompt[10] = (second.prompt[10] + 1) % 1024;
+    auto stream = *engine->submit(second);
+    const auto progress = stream->wait_next(30'000);
+    ASSERT_TRUE(progress.has_value());
+    ASSERT_NE(progress->cache_miss, nullptr);
+    EXPECT_EQ(progress->cache_miss->common_tokens, 10);
+    EXPECT_EQ(progress->cache_miss->earlier_tokens, 500);
+    EXPECT_EQ(progress->cache_miss->earlier.front(), first.prompt[10]);
+    EXPECT_EQ(progress->cache_miss->now.front(), second.prompt[10]);
+    EXPECT_EQ(progress->cache_miss->before, std::vector<TokenId>(first.prompt.begin(), first.prompt.begin() + 10));
+    drain(*stream);
+    ASSERT_EQ(engine->cache_misses("a").size(), 1u);
+    EXPECT_TRUE(engine->cache_misses("").empty());
+    EXPECT_EQ(engine->gauges().cache_misses_total, 1);
+}
+
+TEST(LocalEngine, AnOwnerThatFloodsLeavesTheOthersTheirShare) {
+    EngineOptions tight = options(1);
+    tight.cache_bytes = int64_t{5} << 20;
+    const auto engine = start(tight);
+    Job quiet = job(300, 55, 2);
+    quiet.cache_owner = "quiet";
+    drain(**engine->submit(quiet));
+    const int64_t evictions = engine->gauges().cache_evictions_total;
+    for (uint32_t i = 0; i < 16; ++i) {
+        Job flood = job(500, 100 + i, 2);
+        flood.cache_owner = "flood";
+        flood.cache_salt = std::to_string(i);
+        drain(**engine->submit(flood));
+    }
+    EXPECT_GT(engine->gauges().cache_evictions_total, evictions);
+    EXPECT_EQ(drain(**engine->submit(quiet)).last.timings.cached_tokens, 300);
+}
+
 TEST(LocalEngine, AQueuedJobEndsAtOnceWhenItsClientLeaves) {
     const auto engine = start(options(1));
     auto running = *engine->submit(job(100, 40, 900));
