@@ -189,7 +189,7 @@ TEST_F(DiskStoreTest, WritesAPageAgainOnlyWhenItsMtpSlotsCome) {
     EXPECT_EQ(restored(*store, joined(tokens, {1})), 300);
     store.reset();
     store = open();
-    EXPECT_EQ(restored(*store, tokens), 200);
+    EXPECT_EQ(restored(*store, std::span(tokens).first(299)), 200);
     EXPECT_EQ(restored(*store, joined(tokens, {1})), 300);
     // With fewer slots wanted the stored page will do.
     Sequence bare = *Sequence::create(memory_, kContext);
