@@ -33,11 +33,11 @@ class Stage:
 
 
 STAGES = (
-    Stage("single steps", 1_600_000, (1, 1), 0.4, 1.0, (1, 1), 0.2, is_bare=True, is_step=True, share_drill=0.4),
-    Stage("copying", 3_000_000, (1, 1), 0.4, 1.0, (2, 4), is_bare=True, share_drill=0.1),
-    Stage("one task", 6_000_000, (1, 1), 0.35, 1.0, (3, 5)),
-    Stage("two tasks", 10_000_000, (1, 2), 0.45, 0.8, (2, 5)),
-    Stage("many tasks", 17_000_000, (1, 4), 0.45, 0.6, (1, 4)),
+    Stage("single steps", 1_400_000, (1, 1), 0.4, 1.0, (1, 1), 0.2, is_bare=True, is_step=True, share_drill=0.4),
+    Stage("copying", 2_400_000, (1, 1), 0.4, 1.0, (2, 4), is_bare=True, share_drill=0.1),
+    Stage("one task", 4_500_000, (1, 1), 0.35, 1.0, (3, 5)),
+    Stage("two tasks", 7_500_000, (1, 2), 0.45, 0.8, (2, 5)),
+    Stage("many tasks", 12_000_000, (1, 4), 0.45, 0.6, (1, 4)),
     Stage("as served", 1 << 60, (1, 4), 0.45, 0.1, (1, 2)),
 )
 

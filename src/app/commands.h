@@ -23,7 +23,7 @@ void add_eval(CLI::App& parent, Action& action);
 // The eval subcommands that need no model (text, scores).
 void add_eval_text(CLI::App& eval, Action& action);
 
-// MODEL, --acts, --kv-type, --threads of every command that runs a model.
+// MODEL, --acts, --kv-type, --threads of every command that runs a model. An absent MODEL is the built-in one (builtin_model.h).
 void add_model_options(CLI::App& command, engine::ModelOptions& options);
 
 // --draft: auto and off are the same until there is a drafter. Errors: unsupported.

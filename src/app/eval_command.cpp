@@ -29,6 +29,7 @@ struct EvalFlags {
 CLI::App* model_command(CLI::App& eval, const std::string& name, const std::string& help, EvalFlags& flags) {
     CLI::App* command = eval.add_subcommand(name, help);
     add_model_options(*command, flags.eval.model);
+    command->get_option("MODEL")->required();
     return command;
 }
 

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <memory>
 
+#include "app/builtin_model.h"
 #include "app/commands.h"
 #include "app/model_files.h"
 #include "checkpoint/summary.h"
@@ -69,7 +70,8 @@ int64_t mapped_bytes(const checkpoint::CheckpointSummary& summary) {
     return 0;
 }
 
-Status inspect(const InspectFlags& flags) {
+Status inspect(InspectFlags& flags) {
+    TRY_ASSIGN(flags.model.path, model_or_builtin(flags.model.path));
     TRY_ASSIGN(auto checkpoint, checkpoint::Checkpoint::open(flags.model.path));
     const checkpoint::CheckpointSummary summary = checkpoint::summarize(*checkpoint);
     TRY_ASSIGN(const model::ModelConfig config, model::ModelConfig::parse(checkpoint->text_config()));
@@ -129,7 +131,7 @@ Status inspect(const InspectFlags& flags) {
 void add_inspect(CLI::App& parent, Action& action) {
     auto flags = std::make_shared<InspectFlags>();
     CLI::App* c = parent.add_subcommand("inspect", "Shows what a model folder holds and what running it needs");
-    c->add_option("MODEL", flags->model.path, "Model folder")->required();
+    c->add_option("MODEL", flags->model.path, "Model folder; default: the built-in demo model");
     c->add_option("--ctx", flags->context, "Context to plan for")->check(CLI::PositiveNumber);
     c->add_option("--parallel", flags->parallel, "Requests at the same time")->check(CLI::PositiveNumber)->capture_default_str();
     c->add_flag("--json", flags->as_json, "Print the result as JSON");

@@ -24,7 +24,7 @@ Status check_draft(const std::string& draft) {
 
 void add_model_options(CLI::App& command, engine::ModelOptions& options) {
     options.isa = environment_variable("ESPALIER_ISA").value_or("");
-    command.add_option("MODEL", options.path, "Model folder")->required();
+    command.add_option("MODEL", options.path, "Model folder; default: the built-in demo model");
     command.add_option("--acts", options.acts, "Activations in quantised products: auto, ckpt (a4), a8, a16, a32")
         ->check(CLI::IsMember({"auto", "ckpt", "a4", "a8", "a16", "a32"}))
         ->capture_default_str();

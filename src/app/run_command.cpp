@@ -3,10 +3,13 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <filesystem>
 #include <iostream>
 #include <memory>
 #include <optional>
+#include <utility>
 
+#include "app/builtin_model.h"
 #include "app/commands.h"
 #include "app/model_files.h"
 #include "engine/local_engine.h"
@@ -78,7 +81,17 @@ Result<std::string> answer(engine::LocalEngine& engine, const ModelFiles& files,
     }
 }
 
-Status run(const RunFlags& flags) {
+// With one word only, a word that cannot be a folder is the prompt.
+void take_lone_word_for_prompt(RunFlags& flags) {
+    const std::string& word = flags.model.path;
+    const bool may_be_path = word.find('/') != std::string::npos && word.find(' ') == std::string::npos;
+    if (!flags.prompt.empty() || word.empty() || may_be_path || std::filesystem::exists(word)) return;
+    flags.prompt = std::exchange(flags.model.path, "");
+}
+
+Status run(RunFlags& flags) {
+    take_lone_word_for_prompt(flags);
+    TRY_ASSIGN(flags.model.path, model_or_builtin(flags.model.path));
     TRY_ASSIGN(const ModelFiles files, load_model_files(flags.model.path, flags.chat_template));
     engine::EngineOptions options;
     options.model = flags.model;

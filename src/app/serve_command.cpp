@@ -12,6 +12,7 @@
 #include <mutex>
 #include <thread>
 
+#include "app/builtin_model.h"
 #include "app/commands.h"
 #include "app/model_files.h"
 #include "app/sizes.h"
@@ -109,6 +110,8 @@ Status serve(ServeFlags& flags) {
     if (flags.is_public_forced) flags.server.key_policy = server::KeyPolicy::may_omit;
     if (const auto key = environment_variable("ESPALIER_API_KEY"); key && flags.server.api_keys.empty())
         flags.server.api_keys.push_back(*key);
+    if (flags.engine.model.path.empty() && flags.alias.empty()) flags.alias = "espalier-demo";
+    TRY_ASSIGN(flags.engine.model.path, model_or_builtin(flags.engine.model.path));
     TRY_ASSIGN(auto http, server::HttpServer::start(flags.server));
 
     TRY_ASSIGN(ModelFiles files, load_model_files(flags.engine.model.path, flags.chat_template));
