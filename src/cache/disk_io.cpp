@@ -97,10 +97,10 @@ Status DiskFile::sync() {
     return {};
 }
 
-Result<DirectoryLock> DirectoryLock::acquire(const std::string& directory) {
+Result<DirectoryLock> DirectoryLock::acquire(const std::string& directory, Durability durability) {
     const int fd = ::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0) return invalid_input(reason(directory, "open as a directory"));
-    DirectoryLock lock(fd);
+    DirectoryLock lock(fd, durability);
     if (::flock(fd, LOCK_EX | LOCK_NB) == 0) return lock;
     if (errno == EWOULDBLOCK)
         return exhausted(fmt::format("{}: in use by another process; stop that one or name another directory", directory));
@@ -112,7 +112,8 @@ DirectoryLock::~DirectoryLock() {
 }
 
 Status DirectoryLock::sync() const {
-    if (::fsync(fd_) != 0) return exhausted(fmt::format("the directory cannot be written to the disk: {}", std::strerror(errno)));
+    if (durability_ == Durability::power_cut && ::fsync(fd_) != 0)
+        return exhausted(fmt::format("the directory cannot be written to the disk: {}", std::strerror(errno)));
     return {};
 }
 

@@ -49,24 +49,27 @@ private:
     int fd_ = -1;
 };
 
+// What a finished write survives. The order of writes is the same; only power_cut waits for the disk.
+enum class Durability { kill, power_cut };
+
 // A directory held by this process alone, until destroyed. The kernel lets go of it when the process ends in any way.
 class DirectoryLock {
 public:
     // Works for a read-only directory too. Errors: exhausted when somebody else holds it, invalid_input when it is no directory.
-    static Result<DirectoryLock> acquire(const std::string& directory);
-    DirectoryLock(DirectoryLock&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-    DirectoryLock& operator=(DirectoryLock&& other) noexcept {
-        std::swap(fd_, other.fd_);
-        return *this;
-    }
+    static Result<DirectoryLock> acquire(const std::string& directory, Durability durability);
+    DirectoryLock(DirectoryLock&& other) noexcept : fd_(std::exchange(other.fd_, -1)), durability_(other.durability_) {}
+    DirectoryLock& operator=(DirectoryLock&&) = delete;
     ~DirectoryLock();
 
-    // Renames and removals in the directory have reached the disk.
+    // Renames and removals in the directory are as durable as asked for.
     Status sync() const;
+    // The same of a file's contents.
+    Status sync(DiskFile& file) const { return durability_ == Durability::kill ? Status() : file.sync(); }
 
 private:
-    explicit DirectoryLock(int fd) : fd_(fd) {}
+    DirectoryLock(int fd, Durability durability) : fd_(fd), durability_(durability) {}
     int fd_;
+    Durability durability_;
 };
 
 struct DirectoryFile {

@@ -106,7 +106,7 @@ Result<RemovalResult> remove_conversations(const std::string& directory, const R
         if (request.is_all) return result;
         return invalid_input(fmt::format("{} does not exist: nothing is stored", directory));
     }
-    TRY_ASSIGN(const DirectoryLock lock, DirectoryLock::acquire(directory));
+    TRY_ASSIGN(const DirectoryLock lock, DirectoryLock::acquire(directory, Durability::kill));
     TRY_ASSIGN(const DirectoryScan scan, scan_directory(directory));
     const auto by_id = group(scan);
     std::set<std::string> ids;

@@ -277,7 +277,7 @@ DiskStore::~DiskStore() = default;
 Result<std::unique_ptr<DiskStore>> DiskStore::open(const Options& options, Memory& memory) {
     const FileSizeSignalBlock no_signal;
     TRY(make_private_directory(options.directory));
-    TRY_ASSIGN(DirectoryLock lock, DirectoryLock::acquire(options.directory));
+    TRY_ASSIGN(DirectoryLock lock, DirectoryLock::acquire(options.directory, options.durability));
     auto impl = std::make_unique<Impl>(options, memory, std::move(lock));
     TRY(impl->start());
     return std::unique_ptr<DiskStore>(new DiskStore(std::move(impl)));

@@ -23,6 +23,7 @@
 #include "base/log.h"
 #include "base/result.h"
 #include "cache/disk_format.h"
+#include "cache/disk_io.h"
 #include "cache/prefix_tree.h"
 #include "cache/sequence.h"
 
@@ -36,6 +37,7 @@ public:
         int64_t bytes_max = 0;           // of all files in the directory, also right at the start; and at most what the disk has
         int32_t writes_pending_max = 4;  // snapshots that wait for the writer; each holds its pages and state slot
         int32_t states_per_conversation_max = 16;
+        Durability durability = Durability::power_cut;
         Log log;
     };
     // Scans the directory (headers only), removes what a crash left behind, sets damaged files aside, evicts down to the cap and

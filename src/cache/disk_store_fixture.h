@@ -155,6 +155,7 @@ protected:
         options.directory = directory_;
         options.identity = identity();
         options.bytes_max = 256 * kMiB;
+        options.durability = Durability::kill;  // a tenth of the time
         options.log = Log::to_sink(LogLevel::info, [this](LogLevel level, std::string_view line) {
             (level == LogLevel::warning ? warnings_ : infos_).emplace_back(line);
         });

@@ -25,7 +25,9 @@ TEST_F(DiskStoreTest, GivesBackTheSameBytesAfterARestartAtAnyLength) {
 
 TEST_F(DiskStoreTest, RestoresTheMtpLengthAndContinues) {
     const auto tokens = tokens_of(400, 5);
-    keep(*open(), std::span(tokens).first(200));
+    DiskStore::Options durable = options();
+    durable.durability = Durability::power_cut;
+    keep(*open(durable), std::span(tokens).first(200));
     auto store = open();
     auto result = store->restore_longest(tokens, {}, kContext);
     ASSERT_TRUE(result && *result);

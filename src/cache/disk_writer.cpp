@@ -174,7 +174,7 @@ Status DiskWriter::write_pages(DiskWrite& write, PagesFile& pages, DiskWriteEnd&
         checksums[page.record] = page.checksum;
         end.page_bytes += static_cast<int64_t>(bytes.size());
     }
-    return pages.file ? pages.file->sync() : Status();
+    return pages.file ? lock_.sync(*pages.file) : Status();
 }
 
 Status DiskWriter::write_state(const DiskWrite& write, const std::string& part, DiskWriteEnd& end) {
@@ -190,7 +190,7 @@ Status DiskWriter::write_state(const DiskWrite& write, const std::string& part, 
         TRY(file.write_at(std::span(write.pages[index], front.page_bytes), front.inline_offset(n_inline++)));
     }
     TRY(file.truncate(front.file_bytes()));
-    TRY(file.sync());
+    TRY(lock_.sync(file));
     set_modified(part, write.modified_ns);
     end.state_bytes += static_cast<int64_t>(front.file_bytes());
     return {};
