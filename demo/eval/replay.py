@@ -41,12 +41,12 @@ def run(server: Server, split: str, seed: int, count: int, n_tasks: int, out: Pa
     }
 
 
-def acceptance(program: Path, model: Path, split: str, seed: int, out: Path) -> dict:
+def acceptance(program: Path, model: Path, split: str, seed: int, out: Path, n_prompts: int = N_PROMPTS) -> dict:
     """Share of replies' tokens that the MTP head drafts right at depth 1, 2 and 3, each given that the earlier ones held."""
     if json.loads((model / "config.json").read_text())["mtp_num_hidden_layers"] == 0:
         return {}
     held, tried = [0] * STEPS, [0] * STEPS
-    episodes = conversations.episodes(seed + 1, split, N_PROMPTS, (1, 2))
+    episodes = conversations.episodes(seed + 1, split, n_prompts, (1, 2))
     for number, episode in enumerate(episodes):
         text = prompt_text(episode, number % len(episode.turns))
         ids = json.loads(_run([program, "eval", "tokenize", model], json.dumps({"text": text, "special": "all"})))["ids"]

@@ -50,8 +50,34 @@ class Norm(nn.Module):
         return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + EPS) * (1.0 + self.weight)
 
 
-def linear(n_in: int, n_out: int) -> nn.Linear:
-    module = nn.Linear(n_in, n_out, bias=False)
+E2M1 = torch.tensor([0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0])
+E2M1_BOUNDS = torch.tensor([0.25, 0.75, 1.25, 1.75, 2.5, 3.5, 5.0])
+
+
+def as_nvfp4(x: Tensor) -> Tensor:
+    """What NVFP4 keeps of x [..., K]: blocks of 16 with an E4M3 scale and E2M1 codes; the gradient passes unchanged."""
+    with torch.no_grad():
+        blocks = x.reshape(-1, 16)
+        whole = blocks.abs().max() / (6 * 448) + 1e-30
+        scale = (blocks.abs().amax(-1, keepdim=True) / (6 * whole)).to(torch.float8_e4m3fn).float() * whole
+        codes = blocks / scale.clamp_min(1e-30)
+        kept = (E2M1[torch.bucketize(codes.abs(), E2M1_BOUNDS)] * codes.sign() * scale).reshape(x.shape)
+    return x + (kept - x).detach()
+
+
+class QuantisableLinear(nn.Linear):
+    """A product that computes on what NVFP4 keeps of weights and inputs while `is_quantised` is set (for all of them at once)."""
+
+    is_quantised = False
+
+    def forward(self, x: Tensor) -> Tensor:
+        if QuantisableLinear.is_quantised:
+            return F.linear(as_nvfp4(x), as_nvfp4(self.weight))
+        return super().forward(x)
+
+
+def linear(n_in: int, n_out: int, is_quantisable: bool = True) -> nn.Linear:
+    module = (QuantisableLinear if is_quantisable else nn.Linear)(n_in, n_out, bias=False)
     nn.init.normal_(module.weight, std=1.0 / math.sqrt(n_in))
     return module
 
@@ -130,8 +156,8 @@ class DeltaNet(nn.Module):
         key, value = self.n_key * self.d_key, self.n_value * self.d_value
         self.in_proj_qkv = linear(shape.hidden_size, 2 * key + value)
         self.in_proj_z = linear(shape.hidden_size, value)
-        self.in_proj_a = linear(shape.hidden_size, self.n_value)
-        self.in_proj_b = linear(shape.hidden_size, self.n_value)
+        self.in_proj_a = linear(shape.hidden_size, self.n_value, is_quantisable=False)
+        self.in_proj_b = linear(shape.hidden_size, self.n_value, is_quantisable=False)
         self.conv1d = nn.Conv1d(2 * key + value, 2 * key + value, 4, groups=2 * key + value, padding=3, bias=False)
         nn.init.normal_(self.conv1d.weight, std=0.3)
         self.A_log = nn.Parameter(torch.empty(self.n_value).uniform_(1, 8).log())
@@ -261,7 +287,8 @@ class Model(nn.Module):
         silence(self)
 
     def head(self, hidden: Tensor) -> Tensor:
-        return F.linear(hidden, self.embed_tokens.weight if self.shape.is_tied else self.lm_head.weight)
+        weight = self.embed_tokens.weight if self.shape.is_tied else self.lm_head.weight
+        return F.linear(as_nvfp4(hidden), as_nvfp4(weight)) if QuantisableLinear.is_quantised else F.linear(hidden, weight)
 
     def hidden(self, ids: Tensor, wanted: Tensor | None = None) -> Tensor:
         """Normed hidden rows: all [batch, length, hidden], or those of the flat positions `wanted` [n, hidden]."""

@@ -19,7 +19,7 @@ import torch
 import torch.nn.functional as F
 
 from demo.train import sequences
-from demo.train.model import Model, Shape
+from demo.train.model import Model, QuantisableLinear, Shape
 from demo.train.optimizer import Optimizer
 
 
@@ -119,7 +119,9 @@ class Run:
                 batches = self.stream.pool(pool, sequences.stage_at(self.tokens))
                 self.pool_number = pool
             ids, marks = (torch.from_numpy(array) for array in batches[index % len(batches)])
+            QuantisableLinear.is_quantised = self.tokens >= self.arguments.quantise_from and self.step % 2 == 1
             loss, right = self.loss(ids, marks)
+            QuantisableLinear.is_quantised = False
             loss.backward()
             torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
             self.optimizer.step(self.rate())
@@ -188,6 +190,9 @@ def main() -> None:
     parser.add_argument("--batch-tokens", type=int, default=4096)
     parser.add_argument("--until", type=int, default=18_000_000, help="tokens to train in all")
     parser.add_argument("--decay-from", type=int, default=12_500_000, help="tokens after which the rate falls")
+    parser.add_argument(
+        "--quantise-from", type=int, default=12_500_000, help="tokens after which every other step computes on what NVFP4 keeps"
+    )
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--compile", action="store_true")
     parser.add_argument("--log-steps", type=int, default=20)
