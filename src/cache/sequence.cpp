@@ -21,14 +21,20 @@ int64_t Memory::touched_bytes() const {
            int64_t{states_.n_touched()} * static_cast<int64_t>(states_.slot_bytes());
 }
 
-void Memory::trim_to(int64_t bytes) {
-    for (SlotPool* pool : {&states_, &pages_}) {
-        const int64_t excess = touched_bytes() - bytes;
-        if (excess <= 0) return;
-        const auto slot_bytes = static_cast<int64_t>(pool->slot_bytes());
-        if (slot_bytes > 0)
-            pool->trim(static_cast<int32_t>(std::min<int64_t>(pool->n_slots(), (excess + slot_bytes - 1) / slot_bytes)));
-    }
+void Memory::trim_for(int64_t n_pages, int64_t n_states, int64_t bytes) {
+    const auto untouched = [](const SlotPool& pool, int64_t n) {
+        const int64_t n_ready = pool.n_touched() - (pool.n_slots() - pool.n_free());  // free, and touched before
+        return std::max<int64_t>(0, n - n_ready) * static_cast<int64_t>(pool.slot_bytes());
+    };
+    const auto trim = [&](SlotPool& pool, int64_t n_wanted) {
+        const int64_t excess = touched_bytes() + untouched(pages_, n_pages) + untouched(states_, n_states) - bytes;
+        const auto slot_bytes = static_cast<int64_t>(pool.slot_bytes());
+        const int64_t n_spare = pool.n_touched() - (pool.n_slots() - pool.n_free()) - n_wanted;
+        if (excess <= 0 || slot_bytes == 0 || n_spare <= 0) return;
+        pool.trim(static_cast<int32_t>(std::min(n_spare, (excess + slot_bytes - 1) / slot_bytes)));
+    };
+    trim(states_, n_states);
+    trim(pages_, n_pages);
 }
 
 float* Memory::recurrent(int32_t state, int32_t layer) {

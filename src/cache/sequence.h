@@ -36,8 +36,9 @@ public:
 
     // Memory of both pools that the operating system has handed out.
     int64_t touched_bytes() const;
-    // Returns memory of free slots until at most `bytes` are handed out, or no free slot has any.
-    void trim_to(int64_t bytes);
+    // Sees to it that n_pages more pages and n_states more states can be acquired with at most `bytes` handed out in all: returns
+    // memory of free slots of the other kind where new ones would be touched.
+    void trim_for(int64_t n_pages, int64_t n_states, int64_t bytes);
 
     // Blocks inside a page, see kernels/attention/attention.h for their layout.
     std::byte* k_block(int32_t page, int32_t layer, int32_t head) { return pages_.data(page) + block_offset(layer, head, 0); }

@@ -149,5 +149,22 @@ TEST(SlotPool, TrimReturnsMemoryOfFreeSlotsOnly) {
     EXPECT_EQ(pool->n_touched(), 2);
 }
 
+TEST(Memory, FreeSlotsOfOneKindMakeRoomForTheOther) {
+    Memory memory = small_memory(8, 8);
+    const auto page = static_cast<int64_t>(memory.pages().slot_bytes());
+    const auto state = static_cast<int64_t>(memory.states().slot_bytes());
+    std::vector<int32_t> pages;
+    for (int i = 0; i < 6; ++i) pages.push_back(memory.pages().acquire());
+    for (int i = 0; i < 4; ++i) memory.pages().release(pages[static_cast<size_t>(i)]);
+    EXPECT_EQ(memory.touched_bytes(), 6 * page);
+    memory.trim_for(4, 0, 6 * page);
+    EXPECT_EQ(memory.touched_bytes(), 6 * page) << "the free ones are used again";
+    memory.trim_for(1, 3, 6 * page);
+    EXPECT_LE(memory.touched_bytes() + 3 * state, 6 * page);
+    EXPECT_GE(memory.touched_bytes(), 3 * page) << "two in use, one wanted";
+    memory.trim_for(0, 8, 0);
+    EXPECT_EQ(memory.touched_bytes(), 2 * page) << "used slots keep their memory";
+}
+
 }  // namespace
 }  // namespace espalier::cache

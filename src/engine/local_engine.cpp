@@ -338,7 +338,7 @@ private:
 
     static int64_t pages_for(int64_t tokens) { return (tokens + cache::kPageTokens - 1) / cache::kPageTokens; }
 
-    // Pages that the whole job may come to hold, and two to copy from.
+    // Pages that the whole job may come to hold, one for drafts beyond its end, and one to copy into.
     int64_t pages_of(const Job& job) const {
         return pages_for(std::min<int64_t>(plan_.context_tokens, static_cast<int64_t>(job.prompt.size()) + job.max_tokens)) + 2;
     }
@@ -464,14 +464,13 @@ private:
     void make_room_to_grow(int32_t rows) {
         int64_t pages = 0;
         for (const RunningJob& job : running_) {
-            const int32_t tokens = job.generation.sequence().length() + forward_->limits().tree_nodes_max +
-                                   (job.generation.is_prefilling() ? rows : 1);
-            pages += std::max<int64_t>(0, pages_for(tokens) - job.generation.sequence().n_pages()) + 1;
+            const int32_t computed = job.generation.is_prefilling() ? std::min(rows, job.generation.prompt_left()) : 1;
+            const int32_t tokens = job.generation.sequence().length() + computed + forward_->limits().tree_nodes_max;
+            const int64_t pages_then = std::min(pages_for(tokens), job.pages_needed - 1);
+            pages += std::max<int64_t>(0, pages_then - job.generation.sequence().n_pages()) + 1;
             cache_->make_room(pages, job.key.owner);
         }
-        const int64_t growth = pages * static_cast<int64_t>(memory_->pages().slot_bytes()) +
-                               static_cast<int64_t>(memory_->states().slot_bytes()) * 3 * static_cast<int64_t>(running_.size());
-        if (memory_->touched_bytes() + growth > plan_.bytes) memory_->trim_to(plan_.bytes - growth);
+        memory_->trim_for(pages, 3 * static_cast<int64_t>(running_.size()), plan_.bytes);
     }
 
     // A step that fails for memory fails every job in it; admission is meant to make this impossible.
