@@ -12,6 +12,7 @@
 #include "base/mapped_file.h"
 #include "checkpoint/writer.h"
 #include "probe/random_weights.h"
+#include "text/tokenizer.h"
 
 namespace espalier::probe {
 namespace {
@@ -261,33 +262,15 @@ Json generation_config(const StopIds& stops) {
 
 // Number of ids and the stop ids of a tokenizer.json.
 Status read_tokenizer(const std::string& path, const std::string& text, int64_t& n_ids, StopIds& stops) {
-    TRY_ASSIGN(const auto json, parse_json(text, path));
-    const auto bad = [&](std::string_view what) {
-        return invalid_input(fmt::format("{}: {}; expected a tokenizer.json", path, what));
+    const auto tokenizer = text::Tokenizer::parse(text);
+    if (!tokenizer) return invalid_input(fmt::format("{}: {}; expected a tokenizer.json", path, tokenizer.error().message));
+    n_ids = (*tokenizer)->vocab_size();
+    const auto id_of = [&](std::string_view content, int64_t otherwise) {
+        const int64_t id = (*tokenizer)->added_token_id(content);
+        return id >= 0 ? id : otherwise;
     };
-    if (!json.is_object() || !json.contains("model") || !json["model"].is_object() || !json["model"].contains("vocab") ||
-        !json["model"]["vocab"].is_object()) {
-        return bad("no model.vocab object");
-    }
-    int64_t id_max = -1;
-    for (const auto& [token, id] : json["model"]["vocab"].items()) {
-        if (!id.is_number_integer()) return bad("an id in model.vocab is no integer");
-        id_max = std::max(id_max, id.get<int64_t>());
-    }
-    std::optional<int64_t> end_of_text;
-    std::optional<int64_t> end_of_turn;
-    for (const auto& token : json.value("added_tokens", Json::array())) {
-        if (!token.is_object() || !token.contains("id") || !token["id"].is_number_integer())
-            return bad("an added token has no id");
-        const auto id = token["id"].get<int64_t>();
-        id_max = std::max(id_max, id);
-        if (token.contains("content") && token["content"] == "<|endoftext|>") end_of_text = id;
-        if (token.contains("content") && token["content"] == "<|im_end|>") end_of_turn = id;
-    }
-    if (id_max < 0 || id_max >= int64_t{1} << 24) return bad(fmt::format("the largest id is {}", id_max));
-    n_ids = id_max + 1;
-    stops.end_of_text = end_of_text.value_or(id_max);
-    stops.end_of_turn = end_of_turn.value_or(stops.end_of_text);
+    stops.end_of_text = id_of("<|endoftext|>", n_ids - 1);
+    stops.end_of_turn = id_of("<|im_end|>", stops.end_of_text);
     return {};
 }
 

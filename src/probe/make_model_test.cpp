@@ -143,7 +143,7 @@ TEST(MakeModel, BadOptions) {
     options = tiny(folder, "m", "bf16");
     folder.write("t.json", "{}");
     options.tokenizer_path = folder.path("t.json");
-    EXPECT_THAT(make_model(options).error().message, HasSubstr("no model.vocab"));
+    EXPECT_THAT(make_model(options).error().message, HasSubstr("expected a tokenizer.json"));
     folder.write("config.json", "{}");
     options = tiny(folder, "", "bf16");
     EXPECT_THAT(make_model(options).error().message, HasSubstr("already holds a model"));
