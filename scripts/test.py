@@ -21,7 +21,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "build" / "test-results"
 PROGRAM = ROOT / "build" / "release" / "espalier"
-TSAN_FOLDERS = ["base", "engine", "server"]
+TSAN_FOLDERS = ["base", "cache", "engine", "server"]
 FUZZ_SECONDS = 60
 
 
