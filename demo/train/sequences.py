@@ -29,16 +29,17 @@ class Stage:
     share_thinking: float = 0.3
     is_bare: bool = False  # copying first: no system message, only the first turns, one or two functions
     is_step: bool = False  # shorter still: one reply, the user's words and the last results; no functions declared
+    first_weight: float = 1.0  # of a reply's first token, which decides between calling and refusing
     share_drill: float = 0.0  # part of the sequences that only ask to repeat names and numbers
 
 
 STAGES = (
     Stage("single steps", 1_400_000, (1, 1), 0.4, 1.0, (1, 1), 0.2, is_bare=True, is_step=True, share_drill=0.4),
     Stage("copying", 2_400_000, (1, 1), 0.4, 1.0, (2, 4), is_bare=True, share_drill=0.1),
-    Stage("one task", 4_500_000, (1, 1), 0.35, 1.0, (3, 5)),
-    Stage("two tasks", 7_500_000, (1, 2), 0.45, 0.8, (2, 5)),
-    Stage("many tasks", 12_000_000, (1, 4), 0.45, 0.6, (1, 4)),
-    Stage("as served", 1 << 60, (1, 4), 0.45, 0.1, (1, 2)),
+    Stage("one task", 4_500_000, (1, 1), 0.5, 1.0, (3, 5), first_weight=5.0),
+    Stage("two tasks", 7_500_000, (1, 2), 0.55, 0.8, (2, 5), first_weight=5.0),
+    Stage("many tasks", 12_000_000, (1, 4), 0.5, 0.6, (1, 4), first_weight=3.0),
+    Stage("as served", 1 << 60, (1, 4), 0.5, 0.1, (1, 2), first_weight=2.0),
 )
 
 

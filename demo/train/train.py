@@ -99,10 +99,13 @@ class Run:
     def loss(self, ids: torch.Tensor, marks: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Mean loss over the marked tokens, and which of them the model would have produced."""
         wanted = marks[:, 1:].flatten().nonzero()[:, 0]
+        is_first = (marks[:, 1:] & ~marks[:, :-1]).flatten()[wanted]
         targets = ids[:, 1:].flatten()[wanted]
         rows = wanted // (ids.shape[1] - 1) * ids.shape[1] + wanted % (ids.shape[1] - 1)
         logits = self.model.head(self.hidden(ids, rows))
-        return F.cross_entropy(logits, targets), logits.argmax(-1) == targets
+        weights = 1.0 + (sequences.stage_at(self.tokens).first_weight - 1.0) * is_first
+        losses = F.cross_entropy(logits, targets, reduction="none")
+        return (losses * weights).sum() / weights.sum(), logits.argmax(-1) == targets
 
     def rate(self) -> float:
         """Warm-up over 20 steps, then constant, then linear to 5 % between --decay-from and --until."""
