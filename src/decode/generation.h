@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -10,6 +11,7 @@
 
 #include "base/result.h"
 #include "cache/sequence.h"
+#include "decode/drafter.h"
 #include "decode/sampler.h"
 #include "decode/stop_matcher.h"
 #include "text/tokenizer.h"
@@ -30,8 +32,8 @@ enum class EndReason { none, stop_id, stop_string, length, broken };
 
 class Generation {
 public:
-    // `sequence` holds a prefix of `prompt` (may be empty, may be all of it: see needs_first_token); capacity for the whole reply is
-    // reserved here, so that steps allocate nothing. tokenizer may be null when there are no stop strings; it must outlive the
+    // `sequence` holds a prefix of `prompt` (may be empty, may be all of it: see needs_first_token); capacity for the whole reply
+    // is reserved here, so that steps allocate nothing. tokenizer may be null when there are no stop strings; it must outlive the
     // generation.
     Generation(cache::Sequence sequence, std::vector<TokenId> prompt, GenerationParams params, const text::Tokenizer* tokenizer);
 
@@ -60,8 +62,14 @@ public:
     // Ends without a token.
     void fail() { reason_ = EndReason::broken; }
     void record_logprobs(std::vector<TokenLogprob> row) { logprobs_.push_back(std::move(row)); }
+
+    // What drafts for this request; null = nothing does.
+    DraftSession* drafts() const { return drafts_.get(); }
+    void set_drafts(std::unique_ptr<DraftSession> drafts) { drafts_ = std::move(drafts); }
+
     // Forwards after the prompt.
     int32_t rounds = 0;
+    DraftCounts draft_counts;
 
 private:
     cache::Sequence sequence_;
@@ -74,6 +82,7 @@ private:
     StopMatcher stops_;
     EndReason reason_ = EndReason::none;
     int64_t kept_text_bytes_ = -1;
+    std::unique_ptr<DraftSession> drafts_;
 };
 
 }  // namespace espalier::decode

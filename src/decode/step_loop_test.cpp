@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "cache/prefix_tree.h"
-#include "model/reference_model.h"
+#include "decode/step_loop_fixture.h"
 
 namespace {
 
@@ -50,44 +50,16 @@ std::atomic<int64_t> g_allocations = 0;
 #endif
 
 namespace espalier::decode {
+
+int64_t count_allocations(const std::function<void()>& work) {
+    g_allocations = 0;
+    g_is_counting = kCountsAllocations;
+    work();
+    g_is_counting = false;
+    return kCountsAllocations ? g_allocations.load() : -1;
+}
+
 namespace {
-
-class StepLoopTest : public testing::Test {
-protected:
-    void SetUp() override {
-        model::LoadOptions options;
-        options.isa = kernels::available_isas().back();
-        model_ = model::reference_model("tiny_a", options, pool_);
-        memory_ = std::make_unique<cache::Memory>(std::move(*cache::Memory::create(model_->state_shape(), {64, 24})));
-        model::PassLimits limits;
-        limits.rows_max = 96;
-        limits.segments_max = 3;
-        limits.context_tokens = 512;
-        forward_ = std::move(*model::Forward::create(*model_, *memory_, pool_, limits));
-        loop_ = std::move(*StepLoop::create(*forward_, model_->config().vocab));
-    }
-
-    std::vector<TokenId> ids(size_t n, uint32_t seed) const {
-        std::mt19937 random(seed);
-        std::vector<TokenId> result(n);
-        for (TokenId& id : result) id = static_cast<TokenId>(random() % 1024);
-        return result;
-    }
-    Generation make(std::vector<TokenId> prompt, GenerationParams params) {
-        return Generation(std::move(*cache::Sequence::create(*memory_, 512)), std::move(prompt), std::move(params), nullptr);
-    }
-    std::vector<TokenId> run(Generation& generation, int32_t rows = 96, const StepLoop::BoundaryHook& hook = {}) {
-        Generation* const pointer = &generation;
-        while (!generation.is_done()) EXPECT_TRUE(loop_->step({&pointer, 1}, rows, hook).has_value());
-        return {generation.reply().begin(), generation.reply().end()};
-    }
-
-    ThreadPool pool_{2};
-    std::unique_ptr<const model::Model> model_;
-    std::unique_ptr<cache::Memory> memory_;
-    std::unique_ptr<model::Forward> forward_;
-    std::unique_ptr<StepLoop> loop_;
-};
 
 TEST_F(StepLoopTest, TheReplyDoesNotDependOnHowThePromptIsRead) {
     GenerationParams params;
@@ -193,20 +165,19 @@ TEST_F(StepLoopTest, StopIdsEndTheReplyAndAreNotPartOfIt) {
 }
 
 TEST_F(StepLoopTest, AStepAllocatesNothing) {
-    if (!kCountsAllocations) GTEST_SKIP() << "allocations are not counted under a sanitizer";
     GenerationParams params;
     params.max_tokens = 60;
     for (const float temperature : {0.0f, 0.9f}) {
         params.sampling.temperature = temperature;
         Generation generation = make(ids(150, 4), params);
         Generation* const pointer = &generation;
-        g_allocations = 0;
-        g_is_counting = true;
         bool ok = true;
-        while (!generation.is_done()) ok = loop_->step({&pointer, 1}, 96, {}).has_value() && ok;
-        g_is_counting = false;
+        const int64_t n = count_allocations([&] {
+            while (!generation.is_done()) ok = loop_->step({&pointer, 1}, 96, {}).has_value() && ok;
+        });
+        if (n < 0) GTEST_SKIP() << "allocations are not counted under a sanitizer";
         EXPECT_TRUE(ok);
-        EXPECT_EQ(g_allocations, 0) << "temperature " << temperature;
+        EXPECT_EQ(n, 0) << "temperature " << temperature;
     }
 }
 

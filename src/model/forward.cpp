@@ -69,6 +69,7 @@ Result<std::unique_ptr<Forward>> Forward::create(const Model& model, cache::Memo
 Forward::Forward(const Model& model, cache::Memory& memory, ThreadPool& pool, const PassLimits& limits, Workspace work)
     : model_(model), memory_(memory), pool_(pool), pass_(limits), work_(std::move(work)) {
     working_states_.reserve(static_cast<size_t>(limits.segments_max));
+    tips_.reserve(static_cast<size_t>(limits.segments_max));
     tokens_.reserve(static_cast<size_t>(limits.rows_max));
     path_rows_.reserve(static_cast<size_t>(limits.tree_nodes_max));
     path_tree_rows_.reserve(static_cast<size_t>(limits.tree_nodes_max));
@@ -94,6 +95,7 @@ Status Forward::begin(std::span<const Segment> segments) {
     release_working_states();
     TRY(pass_.plan(segments, Pass::Base::trunk));
     tokens_.clear();
+    tips_.assign(segments.size(), -1);
     for (size_t s = 0; s < segments.size(); ++s) {
         tokens_.insert(tokens_.end(), segments[s].tokens.begin(), segments[s].tokens.end());
         const PassSegment& planned = pass_.segments()[s];
@@ -165,16 +167,20 @@ void Forward::commit_spine(int32_t segment) {
     std::memcpy(memory_.hidden(state), hidden(segment, s.spine - 1), static_cast<size_t>(model_.config().hidden) * sizeof(float));
     s.sequence->append(std::span(tokens_).subspan(static_cast<size_t>(s.row_begin), static_cast<size_t>(s.spine)), state);
     state = -1;
+    tips_[static_cast<size_t>(segment)] = s.spine - 1;
 }
 
 Status Forward::commit_path(int32_t segment, std::span<const int32_t> path) {
     if (path.empty()) return {};
     const PassSegment& s = pass_.segments()[static_cast<size_t>(segment)];
     cache::Sequence& sequence = *s.sequence;
-    CHECK(sequence.length() == s.base + s.spine, "commit_spine comes first");
+    int32_t& tip = tips_[static_cast<size_t>(segment)];
+    CHECK(tip >= 0, "commit_spine comes first");
+    CHECK(sequence.length() == pass_.rows()[static_cast<size_t>(s.row_begin + tip)].position + 1,
+          "the sequence changed since the last commit");
     CHECK(path.size() <= static_cast<size_t>(pass_.limits().tree_nodes_max), "a path has at most all draft nodes");
     for (size_t i = 0; i < path.size(); ++i) {
-        CHECK(pass_.parents()[static_cast<size_t>(s.row_begin + path[i])] == (i == 0 ? s.spine - 1 : path[i - 1]),
+        CHECK(pass_.parents()[static_cast<size_t>(s.row_begin + path[i])] == (i == 0 ? tip : path[i - 1]),
               "a path follows parents");
     }
     const int32_t begin = sequence.length();
@@ -196,6 +202,7 @@ Status Forward::commit_path(int32_t segment, std::span<const int32_t> path) {
               [&](int64_t layer, int) { commit_kv(c, static_cast<int32_t>(layer), sequence, begin, path_rows_); });
     std::memcpy(memory_.hidden(to), hidden(segment, path.back()), static_cast<size_t>(model_.config().hidden) * sizeof(float));
     sequence.append(path_tokens_, to);
+    tip = path.back();
     return {};
 }
 

@@ -46,7 +46,8 @@ public:
 
     // Appends the spine of a segment to its sequence.
     void commit_spine(int32_t segment);
-    // After commit_spine: appends draft nodes `path` (a path from the spine's end, ascending). Errors: exhausted.
+    // After commit_spine: appends draft nodes `path` (a path from the last committed node, ascending). May be called again to go on
+    // from there. Errors: exhausted.
     Status commit_path(int32_t segment, std::span<const int32_t> path);
 
     // For reference comparisons: the residual stream after the embedding (index 0) and after each layer (index + 1).
@@ -78,6 +79,7 @@ private:
     Pass pass_;
     Workspace work_;
     std::vector<int32_t> working_states_;  // per segment, -1 once committed
+    std::vector<int32_t> tips_;            // per segment: last committed node, -1 before commit_spine
     std::vector<TokenId> tokens_;          // per row
     std::vector<int32_t> path_rows_;       // of commit_path: rows of the pass, rows of the journal, tokens
     std::vector<int32_t> path_tree_rows_;
