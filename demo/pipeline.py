@@ -60,7 +60,7 @@ class Pipeline:
 
     def train(self) -> None:
         self.python("demo.train.check_model")
-        self.python("demo.train.train", "--folder", self.folder, "--until", self.arguments.tokens, "--decay-from", self.arguments.tokens * 7 // 10)
+        self.python("demo.train.train", "--folder", self.folder, "--until", self.arguments.tokens, "--decay-from", self.arguments.tokens * 3 // 4)
 
     def mtp(self) -> None:
         self.python("demo.train.train_mtp", "--folder", self.folder)
@@ -92,7 +92,7 @@ def main() -> None:
     parser.add_argument("stages", nargs="*", help=f"which ones, in this order: {' '.join(STAGES)}; default: all")
     parser.add_argument("--folder", type=Path, default=default_folder())
     parser.add_argument("--espalier", type=Path, default=ROOT / "build" / "release" / "espalier")
-    parser.add_argument("--tokens", type=int, default=18_000_000, help="tokens to train the trunk on")
+    parser.add_argument("--tokens", type=int, default=16_000_000, help="tokens to train the trunk on")
     arguments = parser.parse_args()
     unknown = [name for name in arguments.stages if name not in STAGES]
     if unknown:

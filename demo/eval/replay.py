@@ -1,12 +1,11 @@
 """Recorded conversations replayed with `espalier bench agentic`: well-formed calls, IoU; and how many drafts of the MTP head hold."""
 
-import ast
 import json
-import struct
 import subprocess
 from pathlib import Path
 
 from demo.eval.client import Server, is_well_formed_bash
+from demo.eval.npy import rows_of
 from demo.world import conversations, render
 
 N_PROMPTS = 40  # whose replies are drafted
@@ -80,14 +79,7 @@ def _drafts(program: Path, model: Path, ids: Path, following: int, out: Path) ->
 
 
 def argmax_rows(path: Path) -> list[int]:
-    """Row-wise argmax of a little-endian float32 .npy matrix."""
-    raw = path.read_bytes()
-    length = struct.unpack("<H", raw[8:10])[0]
-    header = ast.literal_eval(raw[10 : 10 + length].decode())
-    n_rows, n_columns = header["shape"]
-    values = struct.unpack(f"<{n_rows * n_columns}f", raw[10 + length :])
-    rows = [values[row * n_columns : (row + 1) * n_columns] for row in range(n_rows)]
-    return [max(range(n_columns), key=row.__getitem__) for row in rows]
+    return [max(range(len(row)), key=row.__getitem__) for row in rows_of(path)]
 
 
 def _run(command: list, given: str) -> str:

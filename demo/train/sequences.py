@@ -37,7 +37,7 @@ STAGES = (
     Stage("single steps", 1_400_000, (1, 1), 0.4, 1.0, (1, 1), 0.2, is_bare=True, is_step=True, share_drill=0.4),
     Stage("copying", 2_400_000, (1, 1), 0.4, 1.0, (2, 4), is_bare=True, share_drill=0.1),
     Stage("one task", 4_500_000, (1, 1), 0.5, 1.0, (3, 5), first_weight=5.0),
-    Stage("two tasks", 7_500_000, (1, 2), 0.55, 0.8, (2, 5), first_weight=5.0),
+    Stage("two tasks", 10_000_000, (1, 2), 0.55, 0.8, (2, 5), first_weight=5.0),
     Stage("many tasks", 12_000_000, (1, 4), 0.5, 0.6, (1, 4), first_weight=3.0),
     Stage("as served", 1 << 60, (1, 4), 0.5, 0.1, (1, 2), first_weight=2.0),
 )
@@ -125,7 +125,7 @@ def single_segments(rng: random.Random, all_functions: list[functions.Function],
     segments = [render.Segment(system, False)]
     for _ in range(rng.randint(*stage.n_requests)):
         category = "simple" if stage.is_step else rng.choices(list(weights), weights=list(weights.values()))[0]
-        row = functions.request(rng, all_functions, tools, split, category)
+        row = functions.request(rng, tools, split, category)
         segments.append(render.Segment(render.user_text(row["messages"][0]["content"]), False))
         reasoning = None
         if rng.random() < stage.share_thinking:

@@ -191,10 +191,10 @@ def main() -> None:
     parser.add_argument("--hidden", type=int, default=128)
     parser.add_argument("--intermediate", type=int, default=384)
     parser.add_argument("--batch-tokens", type=int, default=4096)
-    parser.add_argument("--until", type=int, default=18_000_000, help="tokens to train in all")
-    parser.add_argument("--decay-from", type=int, default=12_500_000, help="tokens after which the rate falls")
+    parser.add_argument("--until", type=int, default=16_000_000, help="tokens to train in all")
+    parser.add_argument("--decay-from", type=int, default=12_000_000, help="tokens after which the rate falls")
     parser.add_argument(
-        "--quantise-from", type=int, default=12_500_000, help="tokens after which every other step computes on what NVFP4 keeps"
+        "--quantise-from", type=int, default=12_000_000, help="tokens after which every other step computes on what NVFP4 keeps"
     )
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--compile", action="store_true")

@@ -146,17 +146,23 @@ def _request(rng: random.Random, calls: list[tuple[Function, dict]], style: int)
     return "; ".join(parts) + ("?" if style % 3 == 2 else ".")
 
 
-def request(rng: random.Random, functions: list[Function], tools: list[Function], split: str, category: str) -> dict:
+QUESTIONS = (
+    "Why is the {noun} {first}?", "Who made the {first} {noun}?", "What do you think about the {noun}?", "Tell me a story about a {noun}.",
+    "How old is the {first} {noun}?", "Which {noun} is the best one?", "Where does the {first} {noun} come from?",
+)  # fmt: skip
+
+
+def request(rng: random.Random, tools: list[Function], split: str, category: str) -> dict:
     """A request for the declared `tools`: {"messages", "calls"}; calls are {"name", "arguments"} in order.
 
-    "multiple" needs no second tool and "parallel_multiple" falls back to "parallel" where only one is declared.
+    "irrelevance" is a question that no function answers, about a thing that one may be declared for. "multiple" needs no second tool and
+    "parallel_multiple" falls back to "parallel" where only one is declared.
     """
     names = Names(rng, split)
     if category == "irrelevance":
-        present = {function.noun for function in tools}
-        asked = rng.choice([function for function in functions if function.noun not in present])
-        calls = [(asked, _arguments(rng, names, asked))]
-    elif category == "parallel" or (category == "parallel_multiple" and len(tools) == 1):
+        text = rng.choice(QUESTIONS).format(noun=rng.choice(lexicon.SECOND), first=rng.choice(lexicon.FIRST))
+        return {"messages": [{"role": "user", "content": text}], "calls": []}
+    if category == "parallel" or (category == "parallel_multiple" and len(tools) == 1):
         function = rng.choice(tools)
         calls = [(function, _arguments(rng, names, function)) for _ in range(rng.randint(2, 3))]
     elif category == "parallel_multiple":
@@ -165,10 +171,9 @@ def request(rng: random.Random, functions: list[Function], tools: list[Function]
         function = rng.choice(tools)
         calls = [(function, _arguments(rng, names, function))]
     text = _request(rng, calls, rng.randrange(6))
-    expected = [] if category == "irrelevance" else calls
     return {
         "messages": [{"role": "user", "content": text}],
-        "calls": [{"name": function.name, "arguments": arguments} for function, arguments in expected],
+        "calls": [{"name": function.name, "arguments": arguments} for function, arguments in calls],
     }
 
 
@@ -183,7 +188,7 @@ def sample(rng: random.Random, functions: list[Function], split: str, category: 
     """One line of a data set for `espalier bench bfcl`, with the expected calls beside it."""
     n_tools = {"simple": (1, 1), "parallel": (1, 1), "irrelevance": (1, 3)}.get(category, (2, 4))
     tools = rng.sample(functions, rng.randint(*n_tools))
-    row = request(rng, functions, tools, split, category)
+    row = request(rng, tools, split, category)
     truth = [{call["name"]: {name: [value] for name, value in call["arguments"].items()}} for call in row["calls"]]
     return {
         "sample_id": f"{split}_{category}_{number}",
