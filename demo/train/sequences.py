@@ -117,7 +117,7 @@ def drill_segments(rng: random.Random, split: str) -> list[render.Segment]:
 
 def single_segments(rng: random.Random, all_functions: list[functions.Function], split: str, stage: Stage) -> list[render.Segment]:
     """Several requests for one set of functions. As a server renders it only the last reply has an empty reasoning block; here all."""
-    weights = {"simple": 1, "multiple": 2, "parallel": 1, "parallel_multiple": 2, "irrelevance": 1.5}
+    weights = {"simple": 1, "multiple": 1, "parallel": 4, "parallel_multiple": 3, "irrelevance": 1}
     n_tools = rng.randint(1, 2 if stage.is_bare else 4)
     tools = rng.sample(all_functions, n_tools)
     is_short = rng.random() < stage.share_short

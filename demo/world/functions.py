@@ -164,7 +164,7 @@ def request(rng: random.Random, tools: list[Function], split: str, category: str
         return {"messages": [{"role": "user", "content": text}], "calls": []}
     if category == "parallel" or (category == "parallel_multiple" and len(tools) == 1):
         function = rng.choice(tools)
-        calls = [(function, _arguments(rng, names, function)) for _ in range(rng.randint(2, 3))]
+        calls = [(function, _arguments(rng, names, function)) for _ in range(rng.choice((2, 2, 3)))]
     elif category == "parallel_multiple":
         calls = [(function, _arguments(rng, names, function)) for function in rng.sample(tools, 2)]
     else:
