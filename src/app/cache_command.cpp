@@ -9,6 +9,7 @@
 
 #include "app/cache_paths.h"
 #include "app/commands.h"
+#include "app/sizes.h"
 #include "base/json.h"
 #include "cache/disk_io.h"
 #include "cache/disk_listing.h"
@@ -36,11 +37,6 @@ std::string age_text(double seconds) {
     if (seconds < 2 * 3600) return fmt::format("{:.0f} min ago", seconds / 60);
     if (seconds < 2 * 86400) return fmt::format("{:.0f} h ago", seconds / 3600);
     return fmt::format("{:.0f} days ago", seconds / 86400);
-}
-
-std::string size_text(int64_t bytes) {
-    if (bytes >= int64_t{10} << 30) return fmt::format("{:.1f} GiB", static_cast<double>(bytes) / (int64_t{1} << 30));
-    return fmt::format("{:.1f} MiB", static_cast<double>(bytes) / (1 << 20));
 }
 
 Json to_json(const cache::StoredConversation& conversation) {

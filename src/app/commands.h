@@ -18,6 +18,8 @@ void add_serve(CLI::App& parent, Action& action);
 void add_inspect(CLI::App& parent, Action& action);
 void add_quantize(CLI::App& parent, Action& action);
 void add_cache(CLI::App& parent, Action& action);
+void add_pull(CLI::App& parent, Action& action);
+void add_models(CLI::App& parent, Action& action);
 void add_bench(CLI::App& parent, Action& action);
 void add_eval(CLI::App& parent, Action& action);
 // The eval subcommands that need no model (text, scores).

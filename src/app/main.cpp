@@ -24,7 +24,7 @@ Status check_draft(const std::string& draft) {
 
 void add_model_options(CLI::App& command, engine::ModelOptions& options) {
     options.isa = environment_variable("ESPALIER_ISA").value_or("");
-    command.add_option("MODEL", options.path, "Model folder; default: the built-in demo model");
+    command.add_option("MODEL", options.path, "Model folder, or a name that espalier models lists; default: the built-in demo model");
     command.add_option("--acts", options.acts, "Activations in quantised products: auto, ckpt (a4), a8, a16, a32")
         ->check(CLI::IsMember({"auto", "ckpt", "a4", "a8", "a16", "a32"}))
         ->capture_default_str();
@@ -54,6 +54,8 @@ int run(int argc, char** argv) {
     add_inspect(cli, action);
     add_quantize(cli, action);
     add_cache(cli, action);
+    add_pull(cli, action);
+    add_models(cli, action);
     add_bench(cli, action);
     add_eval(cli, action);
     try {

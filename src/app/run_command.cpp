@@ -81,11 +81,11 @@ Result<std::string> answer(engine::LocalEngine& engine, const ModelFiles& files,
     }
 }
 
-// With one word only, a word that cannot be a folder is the prompt.
+// With one word only, a word that can be neither folder nor name of a model is the prompt.
 void take_lone_word_for_prompt(RunFlags& flags) {
     const std::string& word = flags.model.path;
     const bool may_be_path = word.find('/') != std::string::npos && word.find(' ') == std::string::npos;
-    if (!flags.prompt.empty() || word.empty() || may_be_path || std::filesystem::exists(word)) return;
+    if (!flags.prompt.empty() || word.empty() || may_be_path || std::filesystem::exists(word) || is_model_name(word)) return;
     flags.prompt = std::exchange(flags.model.path, "");
 }
 

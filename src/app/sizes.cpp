@@ -26,4 +26,9 @@ Result<int64_t> parse_size(const std::string& text) {
     return static_cast<int64_t>(number * factor);
 }
 
+std::string size_text(int64_t bytes) {
+    if (bytes >= int64_t{10} << 30) return fmt::format("{:.1f} GiB", static_cast<double>(bytes) / (int64_t{1} << 30));
+    return fmt::format("{:.1f} MiB", static_cast<double>(bytes) / (1 << 20));
+}
+
 }  // namespace espalier::app

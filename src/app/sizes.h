@@ -12,4 +12,7 @@ namespace espalier::app {
 // invalid_input.
 Result<int64_t> parse_size(const std::string& text);
 
+// "1.5 GiB", "12.3 MiB": for people.
+std::string size_text(int64_t bytes);
+
 }  // namespace espalier::app
