@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "app/builtin_model.h"
+#include "app/cache_paths.h"
 #include "app/commands.h"
 #include "app/model_files.h"
 #include "app/sizes.h"
@@ -30,7 +31,8 @@ struct ServeFlags {
     std::string thinking = "template";
     std::string chat_template;
     std::string cache_ram;
-    std::string cache_dir = "off";
+    std::string cache_dir;
+    std::string cache_disk = "20G";
     std::string draft = "auto";
     std::string log_level = "info";
     bool is_public_forced = false;
@@ -96,16 +98,34 @@ void print_start(const server::HttpServer& http, const engine::BackendInfo& info
                  http.url().c_str());
 }
 
+Status read_cache_flags(ServeFlags& flags) {
+    if (!flags.cache_ram.empty()) {
+        TRY_ASSIGN(flags.engine.cache_bytes, parse_size(flags.cache_ram));
+    }
+    TRY_ASSIGN(flags.engine.disk.bytes_max, parse_size(flags.cache_disk));
+    if (flags.cache_dir == "off") return {};
+    flags.engine.disk.directory = flags.cache_dir;
+    if (!flags.cache_dir.empty()) return {};
+    const auto directory = default_cache_dir();
+    if (directory) flags.engine.disk.directory = *directory;
+    else flags.engine.log.warning(fmt::format("conversations are not kept on disk: {}", directory.error().message));
+    return {};
+}
+
+std::string hash_template(const ModelFiles& files) {
+    if (!files.chat_template) return "";
+    const std::string& source = files.chat_template->source();
+    return fmt::format("{:016x}", XXH3_64bits(source.data(), source.size()));
+}
+
 Status serve(ServeFlags& flags) {
     const EndSignal end_signal;
     TRY_ASSIGN(const text::Thinking thinking, parse_thinking(flags.thinking));
     TRY_ASSIGN(const LogLevel level, parse_log_level(flags.log_level));
     TRY(check_draft(flags.draft));
-    if (flags.cache_dir != "off") return unsupported("--cache-dir: conversations are not kept on disk yet; use --cache-dir off");
-    if (!flags.cache_ram.empty()) {
-        TRY_ASSIGN(flags.engine.cache_bytes, parse_size(flags.cache_ram));
-    }
     flags.server.log = Log::to_stderr(level);
+    flags.engine.log = flags.server.log;
+    TRY(read_cache_flags(flags));
     flags.server.version = ESPALIER_VERSION;
     if (flags.is_public_forced) flags.server.key_policy = server::KeyPolicy::may_omit;
     if (const auto key = environment_variable("ESPALIER_API_KEY"); key && flags.server.api_keys.empty())
@@ -115,6 +135,7 @@ Status serve(ServeFlags& flags) {
     TRY_ASSIGN(auto http, server::HttpServer::start(flags.server));
 
     TRY_ASSIGN(ModelFiles files, load_model_files(flags.engine.model.path, flags.chat_template));
+    flags.engine.disk.template_hash = hash_template(files);
     flags.engine.model.progress = [&](double share) { http->set_progress(share); };
     TRY_ASSIGN(auto engine, engine::LocalEngine::start(flags.engine, files.tokenizer));
 
@@ -130,10 +151,7 @@ Status serve(ServeFlags& flags) {
     context->thinking = thinking;
     context->stop_ids = all_stop_ids(engine->eos_ids(), files);
     context->sampling = files.sampling;
-    if (files.chat_template) {
-        const std::string& source = files.chat_template->source();
-        context->template_hash = fmt::format("{:016x}", XXH3_64bits(source.data(), source.size()));
-    }
+    context->template_hash = flags.engine.disk.template_hash;
     context->created = static_cast<int64_t>(std::time(nullptr));
     http->attach(context);
     print_start(*http, engine->info(), *context);
@@ -167,7 +185,9 @@ void add_serve(CLI::App& parent, Action& action) {
     c->add_flag("--strict-model", flags->is_model_strict, "Answer 404 for other model names");
     c->add_option("--cache-ram", flags->cache_ram,
                   "Memory for keys, values and snapshots, e.g. 4G, default: a quarter of what is free");
-    c->add_option("--cache-dir", flags->cache_dir, "Folder for conversations on disk; only off so far")->capture_default_str();
+    c->add_option("--cache-dir", flags->cache_dir,
+                  "Folder for conversations on disk, or off; default: under the user's cache folder");
+    c->add_option("--cache-disk", flags->cache_disk, "Most that conversations on disk may take")->capture_default_str();
     c->add_option("--draft", flags->draft, "Speculation: auto or off; both decode token by token so far")->capture_default_str();
     c->add_option("--log-level", flags->log_level, "error, warning, info, debug")
         ->check(CLI::IsMember({"error", "warning", "info", "debug"}))

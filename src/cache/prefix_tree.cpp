@@ -14,6 +14,7 @@ struct PrefixTree::Node {
         int32_t state = -1;
         int32_t mtp_length = 0;
         PointKind kind = PointKind::ladder;
+        bool is_stored = false;
     };
 
     Node* parent = nullptr;  // null: the root's own node
@@ -341,7 +342,7 @@ int32_t PrefixTree::share_tier(const std::string& owner, const VictimRules& rule
     return 2;
 }
 
-const PrefixTree::Node* PrefixTree::find_victim(const VictimRules& rules, int64_t now_ms) const {
+std::vector<std::pair<PrefixTree::Node*, KeptFacts>> PrefixTree::facts(int64_t now_ms) const {
     struct Below {
         bool boundary = false;
         bool user = false;
@@ -367,26 +368,55 @@ const PrefixTree::Node* PrefixTree::find_victim(const VictimRules& rules, int64_
         while (up != nullptr && !is_boundary(*up)) up = up->parent;
         if (up != nullptr) below[up].newest = true;
     }
+    std::vector<std::pair<Node*, KeptFacts>> all;
+    all.reserve(kept_.size());
+    for (Node* node : kept_) {
+        const Below& mark = below[node];
+        const PointKind kind = node->kept->kind;
+        const bool is_superseded = kind == PointKind::user_boundary ? mark.user : mark.boundary;
+        all.push_back({node, {kind, is_superseded, mark.newest, now_ms - node->last_used_ms}});
+    }
+    return all;
+}
+
+const PrefixTree::Node* PrefixTree::find_victim(const VictimRules& rules, int64_t now_ms) const {
     std::map<std::string, int32_t> tiers;
     for (const auto& [owner, bytes] : owner_bytes_) tiers[owner] = share_tier(owner, rules);
     const int32_t tier_max = rules.need == Need::must ? 2 : tiers.contains(rules.owner) ? tiers[rules.owner] : 0;
     const Node* victim = nullptr;
     Order best;
-    for (const Node* node : kept_) {
+    for (const auto& [node, facts] : facts(now_ms)) {
         if (node == rules.spared) continue;
-        const int32_t tier = tiers.at(node->root->key.owner);
-        const Below& mark = below[node];
-        const PointKind kind = node->kept->kind;
-        const bool is_superseded = kind == PointKind::user_boundary ? mark.user : mark.boundary;
-        const int32_t rank = eviction_rank({kind, is_superseded, mark.newest, now_ms - node->last_used_ms});
-        if (tier > tier_max || rank > rules.rank_max) continue;
-        const Order order{tier, rank, node->last_used_ms, node->serial};
+        const Order order{tiers.at(node->root->key.owner), eviction_rank(facts), node->last_used_ms, node->serial};
+        if (std::get<0>(order) > tier_max || std::get<1>(order) > rules.rank_max) continue;
         if (victim == nullptr || order < best) {
             victim = node;
             best = order;
         }
     }
     return victim;
+}
+
+std::vector<const PrefixTree::Node*> PrefixTree::tails(int64_t now_ms) const {
+    std::vector<const Node*> all;
+    for (const auto& [node, facts] : facts(now_ms)) {
+        if (eviction_rank(facts) == kRankProtected || (facts.kind == PointKind::reply_end && !facts.is_superseded))
+            all.push_back(node);
+    }
+    std::sort(all.begin(), all.end(), [](const Node* a, const Node* b) {
+        return std::tie(a->last_used_ms, a->serial) > std::tie(b->last_used_ms, b->serial);
+    });
+    return all;
+}
+
+bool PrefixTree::is_stored(const Node& node) {
+    return node.kept->is_stored;
+}
+
+void PrefixTree::set_stored(const Node& node, bool is_stored) {
+    const auto found = kept_.find(const_cast<Node*>(&node));
+    CHECK(found != kept_.end(), "a snapshot of this tree");
+    (*found)->kept->is_stored = is_stored;
 }
 
 std::vector<const PrefixTree::Node*> PrefixTree::snapshots() const {

@@ -92,6 +92,12 @@ public:
     const Node* find_victim(const VictimRules& rules, int64_t now_ms) const;
     // All snapshots, those used last first.
     std::vector<const Node*> snapshots() const;
+    // All of rank kRankProtected at this time, and the ends of the newest replies; those used last first.
+    std::vector<const Node*> tails(int64_t now_ms) const;
+
+    // A mark of the caller's: a copy is kept elsewhere.
+    static bool is_stored(const Node& node);
+    void set_stored(const Node& node, bool is_stored);
 
     struct Gauges {
         int32_t snapshots = 0;
@@ -119,6 +125,8 @@ private:
     void tidy(Node& node);
     void remove_leaf(Node& node);
     void prune_index();
+    // Every snapshot with what eviction knows about it.
+    std::vector<std::pair<Node*, KeptFacts>> facts(int64_t now_ms) const;
     using Order = std::tuple<int32_t, int32_t, int64_t, uint64_t>;  // tier, rank, last use, serial
     int32_t share_tier(const std::string& owner, const VictimRules& rules) const;
 

@@ -171,7 +171,7 @@ public:
         bytes_max_ = content + index_bytes_max(content);
         model_ = std::make_unique<Model>(page, state, content, kSnapshotsMax);
         cache_ = std::make_unique<ConversationCache>(
-            memory_, ConversationCache::Options{bytes_max_, kSnapshotsMax, [this] { return model_->now; }});
+            memory_, ConversationCache::Options{bytes_max_, kSnapshotsMax, [this] { return model_->now; }, nullptr});
     }
 
     // What went wrong, empty if nothing.
@@ -298,6 +298,7 @@ private:
         if (fits != model_->make_room(pages * page_bytes(), talk.key.owner, true, kRankProtected, &spared, talk.key, {}))
             error_ = "make_room for a prefill differs";
         if (!fits || !error_.empty()) return;
+        cache_->set_running(1);
         std::optional<Sequence> sequence;
         if (match.node != nullptr) sequence = cache_->resume(talk.key, prompt, *match.node, 1024);
         else sequence = std::move(*Sequence::create(memory_, 1024));
@@ -314,6 +315,7 @@ private:
         }
         if (!testing::holds(*sequence, prompt)) error_ = "the finished sequence holds something else";
         cache_->remember(talk.key, prompt, PrefixTree::Mark::prompt_end);
+        cache_->set_running(0);
     }
 
     void compare() {

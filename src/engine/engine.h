@@ -169,6 +169,17 @@ struct BackendGauges {
     int64_t cache_evictions_total = 0;
     int64_t cache_hits_total = 0;    // requests that went on from a snapshot
     int64_t cache_misses_total = 0;  // requests that had to read again what an earlier one had read
+    bool has_disk = false;
+    bool is_disk_writing = false;  // false: full or read-only
+    int64_t disk_bytes = 0;
+    int64_t disk_budget_bytes = 0;
+    int64_t disk_conversations = 0;
+    int64_t disk_entries = 0;
+    int64_t disk_writes_pending = 0;
+    int64_t disk_writes_total = 0;
+    int64_t disk_page_bytes_written_total = 0;
+    int64_t disk_state_bytes_written_total = 0;
+    int64_t disk_reads_total = 0;
     int64_t prompt_tokens_total = 0;
     int64_t cached_tokens_total = 0;
     int64_t output_tokens_total = 0;

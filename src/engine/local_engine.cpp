@@ -21,6 +21,7 @@
 #include "base/check.h"
 #include "cache/conversation_cache.h"
 #include "decode/step_loop.h"
+#include "engine/disk_identity.h"
 #include "engine/load.h"
 #include "engine/memory_plan.h"
 
@@ -48,6 +49,8 @@ constexpr int32_t kMissTokens = 64;
 constexpr int32_t kBoundarySlack = 8;  // the tree's boundaries may lie this far before the place where prompts part
 constexpr size_t kMissesKept = 8;      // of an owner
 constexpr size_t kMissOwnersMax = 64;
+constexpr auto kIdleBeforeWriting = std::chrono::seconds(2);
+constexpr int64_t kFinishWritingMs = 5000;
 constexpr int32_t kMissContext = 24;  // ids shown around that place
 
 struct QueuedJob {
@@ -59,6 +62,7 @@ struct QueuedJob {
 struct RunningJob {
     std::shared_ptr<JobStream> stream;
     cache::CacheKey key;
+    CacheSource source = CacheSource::none;
     decode::Generation generation;
     std::vector<cache::Point> points;  // snapshots of the prompt, to come and taken
     int64_t pages_needed = 0;          // that the whole job may hold
@@ -153,6 +157,7 @@ public:
         }
         wake_.notify_all();
         if (thread_.joinable()) thread_.join();
+        cache_.reset();  // its writer thread wakes this engine
     }
 
     Status start() {
@@ -161,7 +166,8 @@ public:
         const auto clock = [] {
             return std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now().time_since_epoch()).count();
         };
-        cache_.emplace(*memory_, cache::ConversationCache::Options{plan_.conversation_bytes, plan_.snapshots_max, clock});
+        cache_.emplace(*memory_,
+                       cache::ConversationCache::Options{plan_.conversation_bytes, plan_.snapshots_max, clock, open_store()});
         model::PassLimits limits;
         limits.rows_max = kRowsMax;
         limits.segments_max = options_.sequences_max;
@@ -169,7 +175,9 @@ public:
         TRY_ASSIGN(forward_, model::Forward::create(*loaded_.model, *memory_, *loaded_.pool, limits));
         const int32_t vocab = loaded_.model->config().vocab;
         TRY_ASSIGN(loop_, decode::StepLoop::create(*forward_, tokenizer_ ? std::min(vocab, tokenizer_->vocab_size()) : vocab));
+        cache_->set_ms_per_token(ms_per_row_);
         describe();
+        update_gauges();
         steps_.reserve(static_cast<size_t>(options_.sequences_max));
         thread_ = std::thread([this] { run(); });
         return {};
@@ -223,6 +231,36 @@ public:
     const std::vector<TokenId>& eos_ids() const { return loaded_.model->eos_ids(); }
 
 private:
+    // The store behind the cache, or null: an engine runs without one.
+    std::unique_ptr<cache::DiskStore> open_store() {
+        const DiskOptions& disk = options_.disk;
+        if (disk.directory.empty()) return nullptr;
+        auto identity = disk_identity(options_.model.path, *loaded_.model, disk.template_hash);
+        Result<std::unique_ptr<cache::DiskStore>> store =
+            identity ? Result<std::unique_ptr<cache::DiskStore>>(nullptr) : identity.error();
+        if (identity) {
+            cache::DiskStore::Options options;
+            options.directory = disk.directory;
+            options.identity = std::move(*identity);
+            options.bytes_max = disk.bytes_max;
+            options.writes_pending_max = kWritesPendingMax;
+            options.log = options_.log;
+            store = cache::DiskStore::open(options, *memory_);
+        }
+        if (!store) {
+            options_.log.warning(fmt::format("conversations are not kept on disk: {}", store.error().message));
+            return nullptr;
+        }
+        (*store)->set_on_finished([this] {
+            {
+                std::lock_guard lock(mutex_);
+                has_finished_write_ = true;
+            }
+            wake_.notify_all();
+        });
+        return *std::move(store);
+    }
+
     void describe() {
         const model::ModelConfig& config = loaded_.model->config();
         info_.model_name = options_.model.path;
@@ -245,9 +283,23 @@ private:
         gauges_.cache_budget_bytes = plan_.bytes;
     }
 
+    // False: the engine is to stop. Writes conversations to disk when there was nothing else to do for a while; the store's queue
+    // is short, so whenever it has finished something there is room for more.
     bool wait_for_work() {
         std::unique_lock lock(mutex_);
-        wake_.wait(lock, [this] { return is_stopping_ || !queue_.empty() || !running_.empty(); });
+        const auto has_work = [this] { return is_stopping_ || !queue_.empty() || !running_.empty(); };
+        const auto write_at = Clock::now() + kIdleBeforeWriting;
+        bool is_writing = false;
+        while (!has_work()) {
+            if (cache_->has_unwritten() && !is_writing) is_writing = !wake_.wait_until(lock, write_at, has_work);
+            else wake_.wait(lock, [&] { return has_work() || has_finished_write_; });
+            if (has_work()) break;
+            has_finished_write_ = false;
+            lock.unlock();
+            cache_->write_behind(cache::ConversationCache::Moment::idle);
+            update_gauges();
+            lock.lock();
+        }
         return !is_stopping_;
     }
 
@@ -266,9 +318,12 @@ private:
         }
         for (RunningJob& job : running_) finish(job, FinishReason::cancelled);
         running_.clear();
-        std::lock_guard lock(mutex_);
-        for (QueuedJob& job : queue_) push_failed(*job.stream, cancelled("the engine is shutting down"));
-        queue_.clear();
+        {
+            std::lock_guard lock(mutex_);
+            for (QueuedJob& job : queue_) push_failed(*job.stream, cancelled("the engine is shutting down"));
+            queue_.clear();
+        }
+        cache_->finish_writing(kFinishWritingMs);
     }
 
     static void push_failed(JobStream& stream, Error error) {
@@ -352,25 +407,35 @@ private:
                plan_.conversation_bytes;
     }
 
-    // The sequence that a job begins with, and room for what its prompt adds.
-    Result<cache::Sequence> restore(const cache::CacheKey& key, const Job& job, cache::PrefixTree::Match& match) {
+    // The sequence that a job begins with, and room for what its prompt adds. `match` becomes what memory holds then.
+    Result<cache::Sequence> restore(const cache::CacheKey& key, const Job& job, cache::PrefixTree::Match& match,
+                                    CacheSource& source) {
         const int64_t tokens = static_cast<int64_t>(job.prompt.size()) + std::min(job.max_tokens, kReplyTokensAtOnce);
         const int64_t pages = std::min(pages_of(job), pages_for(tokens) + 2);
+        if (auto read = cache_->read_back(key, job.prompt, match.cached, plan_.context_tokens)) {
+            source = CacheSource::disk;
+            cache_->make_room(pages - read->n_pages() + 1, key.owner, cache_->tree().find(key, read->tokens()));
+            return std::move(*read);
+        }
+        match = cache_->match(key, job.prompt);
         if (!cache_->make_room(pages - match.cached / cache::kPageTokens, key.owner, match.node)) {
             cache_->make_room(pages, key.owner);
             match = cache_->match(key, job.prompt);
         }
-        if (match.node != nullptr) return cache_->resume(key, job.prompt, *match.node, plan_.context_tokens);
-        return cache::Sequence::create(*memory_, plan_.context_tokens);
+        if (match.node == nullptr) return cache::Sequence::create(*memory_, plan_.context_tokens);
+        source = CacheSource::ram;
+        return cache_->resume(key, job.prompt, *match.node, plan_.context_tokens);
     }
 
     void begin(QueuedJob queued) {
         Job& job = queued.job;
         const auto admitted = Clock::now();
         const cache::CacheKey key = key_of(job);
+        cache_->set_running(static_cast<int32_t>(running_.size()) + 1);
         cache::PrefixTree::Match match = cache_->match(key, job.prompt);
         const auto miss = describe_miss(match, job.prompt);
-        auto sequence = restore(key, job, match);
+        CacheSource source = CacheSource::none;
+        auto sequence = restore(key, job, match, source);
         if (!sequence) return push_failed(*queued.stream, sequence.error());
         const auto n_prompt = static_cast<int32_t>(job.prompt.size());
         const std::vector<cache::Point> boundaries = to_points(job.boundaries);
@@ -379,7 +444,7 @@ private:
         decode::GenerationParams params = to_params(job, std::min(job.max_tokens, plan_.context_tokens - n_prompt));
         for (const cache::Point& point : points) params.boundaries.push_back(point.length);
         const int64_t pages = pages_of(job);
-        running_.push_back({queued.stream, key,
+        running_.push_back({queued.stream, key, source,
                             decode::Generation(std::move(*sequence), std::move(job.prompt), std::move(params), tokenizer_.get()),
                             std::move(points), pages, queued.submitted, admitted, Clock::now(), admitted, match.has_echo});
         count_admission(running_.back(), miss);
@@ -433,6 +498,7 @@ private:
         const int32_t rows = std::clamp(static_cast<int32_t>(target_ms / ms_per_row_), kRowsLeast, kRowsMax);
         int32_t rows_before = 0;
         for (const decode::Generation* generation : steps_) rows_before += generation->prompt_left();
+        cache_->set_running(static_cast<int32_t>(running_.size()));
         make_room_to_grow(rows);
         const auto begin = Clock::now();
         const Status status = loop_->step(steps_, rows, [this](decode::Generation& generation) { keep_snapshot(generation); });
@@ -440,8 +506,10 @@ private:
         if (!status) return fail_all(status.error());
         int32_t rows_after = 0;
         for (const decode::Generation* generation : steps_) rows_after += generation->prompt_left();
-        if (rows_before - rows_after >= kRowsLeast)
+        if (rows_before - rows_after >= kRowsLeast) {
             ms_per_row_ = std::max(1e-3, ms_between(begin, end) / (rows_before - rows_after));
+            cache_->set_ms_per_token(ms_per_row_);
+        }
         for (auto job = running_.begin(); job != running_.end();) {
             report(*job, end);
             job = finish_if_done(*job) ? running_.erase(job) : std::next(job);
@@ -456,6 +524,7 @@ private:
         } else {
             if (reason == FinishReason::stop_id) keep_reply(job);
             finish(job, reason);
+            cache_->write_behind(cache::ConversationCache::Moment::busy);
         }
         return true;
     }
@@ -543,7 +612,7 @@ private:
         Timings t;
         t.prompt_tokens = static_cast<int32_t>(job.generation.prompt().size());
         t.cached_tokens = job.generation.cached_tokens();
-        t.cache_source = t.cached_tokens > 0 ? CacheSource::ram : CacheSource::none;
+        t.cache_source = job.source;
         t.restore_ms = ms_between(job.admitted, job.restored);
         t.output_tokens = static_cast<int32_t>(job.generation.reply().size());
         t.queue_ms = ms_between(job.submitted, job.admitted);
@@ -581,6 +650,18 @@ private:
         gauges_.cache_index_bytes = cache.tree.index_bytes;
         gauges_.cache_snapshots = cache.tree.snapshots;
         gauges_.cache_evictions_total = cache.evictions;
+        if (!cache.store) return;
+        gauges_.has_disk = true;
+        gauges_.is_disk_writing = cache.store->is_writing;
+        gauges_.disk_bytes = cache.store->bytes;
+        gauges_.disk_budget_bytes = cache.store->bytes_max;
+        gauges_.disk_conversations = cache.store->conversations;
+        gauges_.disk_entries = cache.store->entries;
+        gauges_.disk_writes_pending = cache.store->writes_pending;
+        gauges_.disk_writes_total = cache.store->writes_finished;
+        gauges_.disk_page_bytes_written_total = cache.store->page_bytes_written;
+        gauges_.disk_state_bytes_written_total = cache.store->state_bytes_written;
+        gauges_.disk_reads_total = cache.disk_reads;
     }
 
     LoadedModel loaded_;
@@ -604,6 +685,7 @@ private:
     BackendGauges gauges_;                                                        // guarded by mutex_
     std::map<std::string, std::deque<std::shared_ptr<const CacheMiss>>> misses_;  // by owner, newest last; guarded by mutex_
     bool is_stopping_ = false;                                                    // guarded by mutex_
+    bool has_finished_write_ = false;                                             // of the disk store; guarded by mutex_
     std::thread thread_;
 };
 

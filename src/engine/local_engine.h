@@ -3,8 +3,10 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
+#include "base/log.h"
 #include "base/result.h"
 #include "engine/engine.h"
 #include "engine/model_options.h"
@@ -12,12 +14,21 @@
 
 namespace espalier::engine {
 
+// Where conversations are kept on disk.
+struct DiskOptions {
+    std::string directory;      // empty = nowhere
+    int64_t bytes_max = 0;      // of all files there
+    std::string template_hash;  // conversations of another chat template are not found
+};
+
 struct EngineOptions {
     ModelOptions model;
     int32_t context_tokens = 0;  // 0 = what fits: at least 32,768 if the model allows, at most the trained limit
     int32_t sequences_max = 3;   // requests that run at the same time
     int32_t jobs_max = 64;       // requests that wait
     int64_t cache_bytes = 0;     // KV pages, states and their index; 0 = a quarter of free memory
+    DiskOptions disk;
+    Log log;  // no text of prompts or replies
 };
 
 class LocalEngine : public Backend {

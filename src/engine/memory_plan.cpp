@@ -50,7 +50,7 @@ Result<MemoryPlan> plan_memory(const MemoryRequest& request) {
     plan.conversation_bytes = std::max(shared, least + cache::index_bytes_max(2 * least));
     plan.n_pages = static_cast<int32_t>(std::min<int64_t>(plan.conversation_bytes / page_bytes, 1 << 24));
     plan.snapshots_max = static_cast<int32_t>(std::clamp<int64_t>(plan.conversation_bytes / state_bytes, 2, kSnapshotsMax));
-    plan.n_states = static_cast<int32_t>(running_states) + plan.snapshots_max;
+    plan.n_states = static_cast<int32_t>(running_states) + plan.snapshots_max + kWritesPendingMax;
     plan.bytes = plan.conversation_bytes + running_states * state_bytes;
     if (request.available_bytes > 0 && plan.bytes > request.available_bytes) {
         const int64_t fixed = running_states * state_bytes + 2 * state_bytes;

@@ -9,6 +9,9 @@
 
 namespace espalier::engine {
 
+// Snapshots given up in memory that the writer of the disk store may still hold.
+inline constexpr int32_t kWritesPendingMax = 4;
+
 struct MemoryRequest {
     cache::StateShape shape;
     int32_t context_trained = 0;

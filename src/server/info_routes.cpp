@@ -61,6 +61,13 @@ Outcome handle_props(Service& service, const HandlerContext& context, const Http
                      {"top_p", context->sampling.top_p},
                      {"min_p", context->sampling.min_p},
                      {"repetition_penalty", context->sampling.repetition_penalty}};
+    Json disk = nullptr;
+    if (gauges.has_disk) {
+        disk = {{"bytes", gauges.disk_bytes},
+                {"budget_bytes", gauges.disk_budget_bytes},
+                {"conversations", gauges.disk_conversations},
+                {"writing", gauges.is_disk_writing}};
+    }
     Json details = Json::object();
     for (const auto& [name, value] : info.details) details[name] = value;
     return json_response({{"model", context->alias},
@@ -84,7 +91,8 @@ Outcome handle_props(Service& service, const HandlerContext& context, const Http
                             {"state_bytes", gauges.cache_state_bytes},
                             {"index_bytes", gauges.cache_index_bytes},
                             {"snapshots", gauges.cache_snapshots},
-                            {"evictions", gauges.cache_evictions_total}}},
+                            {"evictions", gauges.cache_evictions_total},
+                            {"disk", std::move(disk)}}},
                           {"jobs", {{"running", gauges.jobs_running}, {"queued", gauges.jobs_queued}}},
                           {"details", std::move(details)}});
 }

@@ -21,6 +21,22 @@ void append_by_label(std::string& out, std::string_view name, std::string_view h
     }
 }
 
+void append_disk(std::string& out, const engine::BackendGauges& gauges) {
+    append_metric(out, "disk_writing", "gauge", "0: the disk is full or read-only, nothing is written.",
+                  gauges.is_disk_writing ? 1 : 0);
+    append_metric(out, "disk_bytes", "gauge", "Bytes of stored conversations.", gauges.disk_bytes);
+    append_metric(out, "disk_budget_bytes", "gauge", "Byte budget of stored conversations.", gauges.disk_budget_bytes);
+    append_metric(out, "disk_conversations", "gauge", "Stored conversations.", gauges.disk_conversations);
+    append_metric(out, "disk_entries", "gauge", "Places where a stored conversation can go on.", gauges.disk_entries);
+    append_metric(out, "disk_writes_pending", "gauge", "Snapshots waiting to be written.", gauges.disk_writes_pending);
+    append_metric(out, "disk_writes_total", "counter", "Snapshots written.", gauges.disk_writes_total);
+    append_metric(out, "disk_page_bytes_written_total", "counter", "Keys and values written.",
+                  gauges.disk_page_bytes_written_total);
+    append_metric(out, "disk_state_bytes_written_total", "counter", "State files written.",
+                  gauges.disk_state_bytes_written_total);
+    append_metric(out, "disk_reads_total", "counter", "Requests that went on from disk.", gauges.disk_reads_total);
+}
+
 }  // namespace
 
 void Metrics::Histogram::add(double value) {
@@ -86,6 +102,7 @@ std::string Metrics::text(const engine::BackendGauges& gauges) const {
     append_metric(out, "cache_hits_total", "counter", "Requests that went on from a snapshot.", gauges.cache_hits_total);
     append_metric(out, "cache_misses_total", "counter", "Requests that read again what an earlier one had read.",
                   gauges.cache_misses_total);
+    if (gauges.has_disk) append_disk(out, gauges);
     append_metric(out, "prompt_tokens_total", "counter", "Prompt tokens received.", gauges.prompt_tokens_total);
     append_metric(out, "cached_tokens_total", "counter", "Prompt tokens restored instead of computed.",
                   gauges.cached_tokens_total);

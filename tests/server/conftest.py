@@ -25,6 +25,8 @@ def tiny_model(espalier_bin, source_dir, tmp_path_factory):
 class Server:
     def __init__(self, espalier_bin, model, log_path, *flags):
         self.log_path = log_path
+        if "--cache-dir" not in flags:
+            flags = (*flags, "--cache-dir", "off")  # nothing of a test stays behind, or is found by the next one
         self.process = subprocess.Popen(
             [espalier_bin, "serve", model, "--port", "0", "--thinking", "off", "--threads", "2", *flags],
             stderr=log_path.open("w"), stdout=subprocess.DEVNULL)
@@ -56,6 +58,10 @@ class Server:
     def stop(self):
         self.process.terminate()
         return self.process.wait(timeout=20)
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait(timeout=20)
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,141 @@
+"""Conversations that outlive the server: killed, restarted, with a damaged folder, without one."""
+import json
+import time
+
+import pytest
+
+from test_prefix_cache import SYSTEM, TOOL, USER, Agent, tool_loop, user
+
+FLAGS = ("--ctx", "8192", "--cache-ram", "100M")
+
+
+def wait_until_written(server, seconds=20):
+    """Until the engine was idle long enough and the writer has finished."""
+    deadline = time.monotonic() + seconds
+    last = -1
+    while True:
+        pending, done = server.metric("disk_writes_pending"), server.metric("disk_writes_total")
+        if pending == 0 and done > 0 and done == last:
+            return
+        last = done
+        assert time.monotonic() < deadline, "the conversations were not written"
+        time.sleep(2.5)
+
+
+def what_it_says(agent, messages):
+    """Tokens computed, source, and everything that must not depend on where the prompt came from."""
+    computed = agent.prefilled(messages, max_tokens=16, logprobs=True, top_logprobs=4)
+    return computed, agent.answer["timings"]["cache_source"], agent.answer["choices"]
+
+
+class DiskAgent(Agent):
+    def prefilled(self, messages, tools=(), thinking=False, **fields):
+        self.answer = self.post("/v1/chat/completions", self.body(messages, list(tools), thinking, **fields))
+        usage = self.answer["usage"]
+        return usage["prompt_tokens"] - usage["prompt_tokens_details"]["cached_tokens"]
+
+
+def test_a_killed_server_goes_on_where_it_was(start_server, tmp_path):
+    """Cold, warm, evicted and restored from disk: the same text and log probabilities in every turn of two conversations."""
+    folder = tmp_path / "conversations"
+    server = start_server(*FLAGS, "--cache-dir", str(folder))
+    questions = [[SYSTEM, user("What is in the files?")], [SYSTEM, user("Where is the bug?")]]
+    histories = [[question, *tool_loop(None, question, 3)] for question in questions]
+    agent = DiskAgent(server)
+    for history in histories:
+        for messages in history[:-1]:
+            agent.prefilled(messages)
+    wait_until_written(server)
+    server.kill()
+
+    server = start_server(*FLAGS, "--cache-dir", str(folder))
+    agent = DiskAgent(server)
+    for number, history in enumerate(histories):
+        before, now = (len(agent.ids(messages, ())) for messages in history[-2:])
+        computed, source, restored = what_it_says(agent, history[-1])
+        assert (computed, source) == (now - (before - TOOL), "disk")
+        computed, source, warm = what_it_says(agent, history[-1])
+        assert (computed, source) == (0, "ram")
+        computed, source, cold = what_it_says(DiskAgent(server, f"cold{number}"), history[-1])
+        assert (computed, source) == (now, "none")
+        assert restored == warm == cold
+        # An earlier turn's boundary was written too: the question's, for a new user message.
+        start = len(agent.ids(history[0], ()))
+        steered = history[-1] + [{"role": "assistant", "content": "No."}, user("Why?")]
+        computed, source, _ = what_it_says(agent, steered)
+        assert computed == len(agent.ids(steered, ())) - (start - USER)
+    assert server.metric("disk_reads_total") >= 2
+    assert server.stop() == 0
+
+
+def test_a_server_that_is_asked_to_stop_writes_first(start_server, tmp_path):
+    folder = tmp_path / "conversations"
+    server = start_server(*FLAGS, "--cache-dir", str(folder))
+    messages = [SYSTEM, user("Hello")]
+    n = DiskAgent(server).prefilled(messages)
+    assert server.stop() == 0
+    server = start_server(*FLAGS, "--cache-dir", str(folder))
+    assert DiskAgent(server).prefilled(messages) == USER < n
+    server.stop()
+
+
+def test_evicted_conversations_come_back_from_disk(start_server, tmp_path):
+    """Memory for a few conversations, ten in turn: each comes back from disk, with the words it had."""
+    server = start_server("--ctx", "2048", "--cache-ram", "6M", "--cache-dir", str(tmp_path / "c"), "--parallel", "1")
+    agent = DiskAgent(server)
+    talks = [[{"role": "system", "content": f"Number {i}. " + "You are careful. " * 150}, user("Go on.")] for i in range(10)]
+    first = [what_it_says(agent, talk) for talk in talks]
+    wait_until_written(server)
+    assert server.metric("cache_evictions_total") > 0
+    sources = set()
+    for talk, (whole, _, choices) in zip(talks, first):
+        computed, source, again = what_it_says(agent, talk)
+        assert again == choices
+        sources.add(source)
+    assert "disk" in sources
+    assert server.stop() == 0
+
+
+@pytest.mark.parametrize("damage", ["torn", "flipped", "garbage"])
+def test_damaged_files_are_set_aside_and_do_no_harm(start_server, tmp_path, damage):
+    folder = tmp_path / "conversations"
+    server = start_server(*FLAGS, "--cache-dir", str(folder))
+    messages = [SYSTEM, user("Hello")]
+    _, _, expected = what_it_says(DiskAgent(server), messages)
+    assert server.stop() == 0
+    for path in folder.glob("*.state"):
+        content = bytearray(path.read_bytes())
+        if damage == "torn":
+            content = content[:len(content) // 2]
+        elif damage == "flipped":
+            content[len(content) // 2] ^= 0x10
+        else:
+            content = bytearray(b"not a state file")
+        path.write_bytes(content)
+    server = start_server(*FLAGS, "--cache-dir", str(folder))
+    _, source, answer = what_it_says(DiskAgent(server), messages)
+    assert source == "none" and answer == expected
+    assert "warning" in server.log()
+    assert server.stop() == 0
+
+
+def test_a_folder_that_cannot_be_used_is_one_warning(start_server, tmp_path):
+    blocked = tmp_path / "file"
+    blocked.write_text("no folder")
+    server = start_server(*FLAGS, "--cache-dir", str(blocked))
+    assert DiskAgent(server).prefilled([SYSTEM, user("Hello")]) > 0
+    assert server.log().count("conversations are not kept on disk") == 1
+    assert json.loads(server.get("/props"))["cache"]["disk"] is None
+    assert server.stop() == 0
+
+
+def test_another_templates_conversations_are_not_found(start_server, tmp_path, source_dir):
+    folder = tmp_path / "conversations"
+    server = start_server(*FLAGS, "--cache-dir", str(folder))
+    messages = [SYSTEM, user("Hello")]
+    n = DiskAgent(server).prefilled(messages)
+    server.stop()
+    other = source_dir / "tests" / "golden" / "text" / "templates" / "qwen3.5.jinja"
+    server = start_server(*FLAGS, "--cache-dir", str(folder), "--chat-template", str(other))
+    assert DiskAgent(server).prefilled(messages) == n
+    server.stop()
