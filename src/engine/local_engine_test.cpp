@@ -174,7 +174,7 @@ TEST(LocalEngine, SnapshotsGiveWayToARequestThatNeedsTheMemory) {
     EngineOptions tight = options(1);
     tight.cache_bytes = int64_t{4} << 20;
     const auto engine = start(tight);
-    for (uint32_t i = 0; i < 12; ++i) {
+    for (uint32_t i = 0; i < 6; ++i) {
         Job request = job(700, i, 8);
         request.boundaries = tool_boundaries({300, 650, 700});
         const Outcome outcome = drain(**engine->submit(request));
@@ -222,7 +222,7 @@ TEST(LocalEngine, SnapshotsNeverTakeThePagesOfARunningRequest) {
     EngineOptions tight = options(1);
     tight.cache_bytes = int64_t{1} << 20;
     const auto engine = start(tight);
-    for (uint32_t i = 0; i < 6; ++i) {
+    for (uint32_t i = 0; i < 4; ++i) {
         Job request = job(900, 30 + i % 3, 124);
         request.boundaries = tool_boundaries({300, 650, 890, 900});
         const Outcome outcome = drain(**engine->submit(request));
