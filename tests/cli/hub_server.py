@@ -146,6 +146,9 @@ class Handler(BaseHTTPRequestHandler):
 
     def answer_listing(self, path):
         found = re.fullmatch(r"/api/models/(.+?)/revision/([^/]+)", path)
+        if found is None:
+            self.refuse(404)
+            return
         repo = self.find_repo(found.group(1))
         if repo is None:
             return
@@ -171,6 +174,7 @@ class Handler(BaseHTTPRequestHandler):
         if repo.gated_token and token != repo.gated_token:
             self.refuse(403 if token else 401, "GatedRepo", f"Access to model {repo_name} is restricted")
             return
+        commit = repo.revisions.get(commit, commit)
         if name not in repo.commits[commit]:
             self.refuse(404, "EntryNotFound", "Entry not found")
             return
