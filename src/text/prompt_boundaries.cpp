@@ -22,17 +22,17 @@ bool is_bracketed(std::string_view text) {
     return text.size() > 2 && text.front() == '<' && text.back() == '>';
 }
 
+// The last added token in the text: candidates are tried at each bracket from the end, since one is usually near.
 Anchor last_anchor(const Tokenizer& tokenizer, std::string_view common) {
     const size_t begin = common.size() > kLookBackBytes ? common.size() - kLookBackBytes : 0;
-    const std::string_view window = common.substr(begin);
-    Anchor best;
-    for (const AddedToken& token : tokenizer.added_tokens()) {
-        if (!token.is_special || !is_bracketed(token.content)) continue;
-        const size_t found = window.rfind(token.content);
-        if (found != std::string_view::npos && (best.token < 0 || begin + found > best.byte))
-            best = {begin + found, token.id, token.content};
+    for (size_t at = common.rfind('<'); at != std::string_view::npos && at >= begin; at = common.rfind('<', at - 1)) {
+        for (const AddedToken& token : tokenizer.added_tokens()) {
+            if (token.is_special && is_bracketed(token.content) && common.substr(at).starts_with(token.content))
+                return {at, token.id, token.content};
+        }
+        if (at == 0) break;
     }
-    return best;
+    return {};
 }
 
 size_t count_spellings(std::string_view text, std::string_view spelled) {
