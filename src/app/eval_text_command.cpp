@@ -2,10 +2,13 @@
 #include <iostream>
 #include <memory>
 
+#include "app/builtin_model.h"
 #include "app/commands.h"
 #include "app/model_files.h"
 #include "base/mapped_file.h"
+#include "bench/dataset.h"
 #include "probe/bfcl_command.h"
+#include "probe/draft_replay.h"
 #include "probe/iou_command.h"
 #include "probe/render_command.h"
 #include "probe/tokenize_command.h"
@@ -64,6 +67,47 @@ void add_render(CLI::App& eval, Action& action) {
     });
 }
 
+void add_draft_replay(CLI::App& eval, Action& action) {
+    struct Flags {
+        std::string model, tokenizer, template_path, dataset;
+        std::string draft = "auto";
+        probe::DraftReplayOptions replay;
+    };
+    auto flags = std::make_shared<Flags>();
+    CLI::App* c = eval.add_subcommand("draft-replay", "Forward passes that recorded replies take with drafts of text alone");
+    c->add_option("MODEL", flags->model, "Model folder for tokenizer and template; default: the built-in demo model");
+    c->add_option("--tokenizer", flags->tokenizer, "tokenizer.json");
+    c->add_option("--chat-template", flags->template_path, "Template file");
+    c->add_option("--dataset", flags->dataset, "Recorded conversations, JSON lines")->required();
+    c->add_option("--draft", flags->draft, "auto, off, or a comma list of suffix, template, prefill")->capture_default_str();
+    c->add_option("--nodes", flags->replay.nodes_max, "Draft nodes of a pass at most")
+        ->check(CLI::Range(1, decode::kDraftNodesMax))
+        ->capture_default_str();
+    c->footer("Example: espalier eval draft-replay --dataset conversations.jsonl --draft suffix,template,prefill");
+    c->callback([flags, &action] {
+        action = [flags]() -> Status {
+            TRY_ASSIGN(flags->replay.draft, decode::DraftOptions::parse(flags->draft));
+            TRY_ASSIGN(const bench::Dataset dataset, bench::load_dataset(flags->dataset));
+            if (flags->tokenizer.empty() || flags->template_path.empty()) {
+                TRY_ASSIGN(flags->model, model_or_builtin(flags->model));
+                TRY_ASSIGN(const ModelFiles files, load_model_files(flags->model, flags->template_path));
+                flags->replay.tokenizer = files.tokenizer;
+                flags->replay.chat_template = files.chat_template;
+            } else {
+                TRY_ASSIGN(const std::string source, read_file(flags->template_path, size_t{8} << 20));
+                TRY_ASSIGN(flags->replay.chat_template, text::ChatTemplate::parse(source));
+            }
+            if (!flags->tokenizer.empty()) {
+                TRY_ASSIGN(flags->replay.tokenizer, text::Tokenizer::load(flags->tokenizer));
+            }
+            if (!flags->replay.chat_template) return invalid_input(flags->model + ": the model has no chat template");
+            TRY_ASSIGN(const Json result, probe::replay_drafts(dataset, flags->replay));
+            std::cout << dump_json(result) << '\n';
+            return {};
+        };
+    });
+}
+
 void add_toolcalls(CLI::App& eval, Action& action) {
     auto flags = std::make_shared<TextFlags>();
     CLI::App* c = eval.add_subcommand("toolcalls", "Parses model output into content, reasoning and tool calls");
@@ -97,6 +141,7 @@ void add_eval_text(CLI::App& eval, Action& action) {
     add_tokenizer_command(eval, action, "detokenize", "Token ids to text, piece by piece", &probe::run_detokenize);
     add_render(eval, action);
     add_toolcalls(eval, action);
+    add_draft_replay(eval, action);
     add_iou(eval, action);
     add_bfcl(eval, action);
 }

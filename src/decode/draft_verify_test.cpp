@@ -23,11 +23,11 @@ public:
     };
     explicit ScriptedSession(Script script) : script_(std::move(script)), random_(script_.seed) {}
 
-    void propose(Generation& generation, const DraftLimits& limits, DraftTree& tree) override {
-        proposed_in_prefill += generation.is_prefilling() ? 1 : 0;
+    void propose(std::span<const TokenId> reply, cache::Sequence*, const DraftLimits& limits, DraftTree& tree) override {
+        proposed_in_prefill += reply.empty() ? 1 : 0;
         const auto n_nodes = script_.is_full ? limits.nodes_max : static_cast<int32_t>(random_() % 24) % (limits.nodes_max + 1);
         int32_t right = -1;
-        size_t next = generation.reply().size();
+        size_t next = reply.size();
         for (int32_t failures = 0; tree.size() < n_nodes && failures < 200;) {
             const bool is_right = next < script_.reply.size() && static_cast<int32_t>(random_() % 100) >= script_.wrong_percent;
             const int32_t parent =
@@ -47,7 +47,7 @@ public:
             }
         }
     }
-    void observe(const Generation&, const DraftTree&, std::span<const int32_t> path) override {
+    void observe(std::span<const TokenId>, const DraftTree&, std::span<const int32_t> path) override {
         longest = std::max(longest, path.size());
     }
 

@@ -6,12 +6,11 @@
 #include <memory>
 #include <span>
 
+#include "cache/sequence.h"
 #include "decode/draft_tree.h"
 #include "model/forward.h"
 
 namespace espalier::decode {
-
-class Generation;
 
 struct DraftLimits {
     int32_t nodes_max = 0;
@@ -34,21 +33,15 @@ class DraftSession {
 public:
     virtual ~DraftSession() = default;
 
-    // Fills the (empty) tree with what may follow the last token of the reply, or the whole prompt if there is no reply yet.
-    virtual void propose(Generation& generation, const DraftLimits& limits, DraftTree& tree) = 0;
-    // After each step that proposed: the reply has grown by the accepted nodes' tokens and one more. `path` = accepted nodes.
-    virtual void observe(const Generation& generation, const DraftTree& tree, std::span<const int32_t> path) = 0;
+    // Fills the (empty) tree with what may follow the reply so far, or the whole prompt if the reply is empty. sequence: what is
+    // committed; the reply's last token is not. Null where no model runs.
+    virtual void propose(std::span<const TokenId> reply, cache::Sequence* sequence, const DraftLimits& limits,
+                         DraftTree& tree) = 0;
+    // After each step that proposed: the reply has grown by the accepted nodes' tokens, and one more unless it has ended. `path`
+    // = accepted nodes.
+    virtual void observe(std::span<const TokenId> reply, const DraftTree& tree, std::span<const int32_t> path) = 0;
     // Called right after every commit.
-    virtual void committed(Generation&, const CommittedRows&) {}
-};
-
-// Makes sessions. Belongs to the engine thread and outlives them.
-class Drafter {
-public:
-    virtual ~Drafter() = default;
-    virtual std::unique_ptr<DraftSession> begin(Generation& generation) = 0;
-    // Told how long a step took: rows and draft time are the whole pass'. Only of steps without prompt chunks.
-    virtual void measured(int32_t /*rows*/, int32_t /*context*/, double /*verify_ms*/) {}
+    virtual void committed(cache::Sequence&, const CommittedRows&) {}
 };
 
 }  // namespace espalier::decode

@@ -109,7 +109,9 @@ void StepLoop::plan_drafts(Generation& generation, const PlannedSegment& planned
     limits.depth_max = std::min(tokens_left - 1, generation.sequence().context_tokens() - 1 - root);
     limits.rows_beside = static_cast<int32_t>(tokens_.size());
     limits.context = root;
-    if (limits.nodes_max > 0 && limits.depth_max > 0) generation.drafts()->propose(generation, limits, tree);
+    if (limits.nodes_max > 0 && limits.depth_max > 0) {
+        generation.drafts()->propose(generation.reply(), &generation.sequence(), limits, tree);
+    }
     CHECK(tree.size() <= std::max(0, limits.nodes_max), "drafts keep to their limits");
 }
 
@@ -123,10 +125,12 @@ Status StepLoop::step(std::span<Generation* const> generations, int32_t prefill_
     is_alone_ = generations.size() == 1;
     bool is_prefilling = false;
     int32_t context = 0;
+    size_t n_tokens = 0;
     Room room{forward_.limits().rows_max, forward_.limits().tree_nodes_max, static_cast<int32_t>(generations.size())};
     for (size_t i = 0; i < generations.size(); ++i) {
         is_prefilling = is_prefilling || generations[i]->is_prefilling();
         context = std::max(context, generations[i]->sequence().length());
+        n_tokens += generations[i]->reply().size();
         plan(*generations[i], prefill_rows, room, trees_[i]);
         if (generations[i]->is_prefilling() && planned_.back().chain > 1) prefill_rows -= planned_.back().chain;
     }
@@ -136,8 +140,11 @@ Status StepLoop::step(std::span<Generation* const> generations, int32_t prefill_
     TRY(forward_.run(segments_));
     times_.verify_ms += ms_since(run_begin);
     for (size_t i = 0; i < generations.size(); ++i) TRY(finish(static_cast<int32_t>(i), *generations[i], at_boundary));
-    if (drafter_ != nullptr && !is_prefilling) {
-        drafter_->measured(static_cast<int32_t>(tokens_.size()), context, times_.verify_ms - verify_before);
+    if (cost_ != nullptr && !is_prefilling) {
+        cost_->measured(static_cast<int32_t>(tokens_.size()), context, times_.verify_ms - verify_before);
+        size_t n_tokens_after = 0;
+        for (const Generation* generation : generations) n_tokens_after += generation->reply().size();
+        cost_->earned(ms_since(begin), static_cast<int32_t>(n_tokens_after - n_tokens));
     }
     return {};
 }
@@ -171,7 +178,7 @@ void StepLoop::announce(int32_t segment, Generation& generation, std::span<const
     if (DraftSession* const drafts = generation.drafts()) {
         // A prompt's rows are many: they are settled at once, wherever the next snapshot will be.
         const bool is_settling = is_boundary || nodes.size() > 1 || generation.is_prefilling();
-        drafts->committed(generation, {&forward_, segment, nodes, is_settling});
+        drafts->committed(generation.sequence(), {&forward_, segment, nodes, is_settling});
     }
     if (is_boundary) at_boundary(generation);
 }
@@ -199,10 +206,11 @@ Status StepLoop::verify(int32_t segment, Generation& generation) {
     TRY(forward_.commit_path(segment, path_));
     DraftSession* const drafts = generation.drafts();
     if (drafts == nullptr) return {};
-    if (!path_.empty() || generation.is_done()) drafts->committed(generation, {&forward_, segment, path_, generation.is_done()});
+    if (!path_.empty() || generation.is_done())
+        drafts->committed(generation.sequence(), {&forward_, segment, path_, generation.is_done()});
     times_.commit_ms += ms_since(commit_begin);
     count_drafts(tree, draft_path_, generation.draft_counts);
-    if (generation.reason() != EndReason::broken) drafts->observe(generation, tree, draft_path_);
+    if (generation.reason() != EndReason::broken) drafts->observe(generation.reply(), tree, draft_path_);
     return {};
 }
 

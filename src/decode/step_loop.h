@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "decode/cost_model.h"
 #include "decode/draft_tree.h"
 #include "decode/generation.h"
 #include "decode/sampler.h"
@@ -39,7 +40,7 @@ public:
     static Result<std::unique_ptr<StepLoop>> create(model::Forward& forward, int32_t vocab_usable);
 
     // Is told how long steps take; null = nobody. Must outlive its use.
-    void set_drafter(Drafter* drafter) { drafter_ = drafter; }
+    void set_cost_model(CostModel* cost) { cost_ = cost; }
 
     // Called when a sequence stands exactly at one of its boundaries.
     using BoundaryHook = std::function<void(Generation& generation)>;
@@ -79,7 +80,7 @@ private:
     TokenId choose(std::span<float> logits, int64_t position, Generation& generation);
 
     model::Forward& forward_;
-    Drafter* drafter_ = nullptr;
+    CostModel* cost_ = nullptr;
     Sampler sampler_;
     Buffer logits_;  // [logit_rows_, vocab]
     int32_t logit_rows_;

@@ -1,0 +1,123 @@
+// All sources of drafts in one tree (speculation as the step loop asks for it).
+//
+// The tree grows best-first: the most probable place that is not in it yet is taken, and every source is asked what may follow
+// there. A suffix match or a template continues whatever stands at the tip, so a token of the MTP head is prolonged for free.
+// Because probabilities fall along a path, the best n places always form a tree (OPT-Tree, arXiv 2406.17276), and the one size
+// that earns most is a prefix of the order in which they were taken: n is worth it while the expected tokens, at what a token
+// costs in the long run, pay for the rows.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "decode/cost_model.h"
+#include "decode/draft_odds.h"
+#include "decode/draft_options.h"
+#include "decode/drafter.h"
+#include "decode/suffix_index.h"
+#include "decode/tool_text.h"
+
+namespace espalier::decode {
+
+// What the sessions of one engine share. Belongs to its thread and outlives them.
+class Drafting {
+public:
+    struct Parts {
+        DraftOptions options;
+        // Null: tool calls have no fixed text.
+        const text::Tokenizer* tokenizer = nullptr;
+        text::ToolFormat tool_format;
+        // Without a model nothing is measured: trees have up to this many nodes, none less probable than nodes_rate_min.
+        int32_t nodes_unmeasured = 16;
+        float rate_min = 0.02f;
+        bool is_measured = true;
+    };
+    explicit Drafting(Parts parts) : parts_(std::move(parts)) {}
+
+    struct Request {
+        std::span<const TokenId> prompt;
+        int32_t max_tokens = 0;
+        const std::vector<text::ToolOutline>* tools = nullptr;
+        std::span<const TokenId> stop_ids;  // never worth a draft: nothing follows them
+    };
+    // Null when nothing is to be drafted.
+    std::unique_ptr<DraftSession> begin(const Request& request);
+
+    const Parts& parts() const { return parts_; }
+    const DraftOptions& options() const { return parts_.options; }
+    DraftOdds& odds() { return odds_; }
+    CostModel& cost() { return cost_; }
+
+private:
+    std::shared_ptr<const ToolText> tool_text(const std::vector<text::ToolOutline>& tools);
+
+    Parts parts_;
+    DraftOdds odds_;
+    CostModel cost_;
+    // The latest sets of tools: an agent sends the same ones every turn.
+    struct KnownTools {
+        std::vector<text::ToolOutline> tools;
+        std::shared_ptr<const ToolText> text;
+    };
+    std::vector<KnownTools> known_tools_;
+};
+
+class MergedDrafts : public DraftSession {
+public:
+    MergedDrafts(Drafting& drafting, const Drafting::Request& request, std::shared_ptr<const ToolText> tool_text);
+
+    void propose(std::span<const TokenId> reply, cache::Sequence* sequence, const DraftLimits& limits, DraftTree& tree) override;
+    void observe(std::span<const TokenId> reply, const DraftTree& tree, std::span<const int32_t> path) override;
+
+private:
+    static constexpr size_t kProposalsMax = 1024;
+
+    // A token that may follow a node, whether or not it gets into the tree.
+    struct Proposal {
+        TokenId token = 0;
+        uint8_t kinds = 0;
+        std::array<Evidence, kDraftKinds> by_kind;
+        Evidence all;
+    };
+    struct Expansion {
+        int32_t node = -1;
+        int32_t begin = 0;  // in proposals_
+        int32_t end = 0;
+    };
+    struct Place {
+        float probability = 0;  // of the path
+        int32_t parent = -1;
+        int32_t proposal = 0;
+        bool operator<(const Place& other) const {
+            // A heap's top is the greatest; the earlier proposal among equals.
+            return probability < other.probability || (probability == other.probability && proposal > other.proposal);
+        }
+    };
+
+    void follow(std::span<const TokenId> reply);
+    void expand(int32_t node, float path_probability, const DraftTree& tree);
+    void ask_suffix();
+    void ask_template();
+    Proposal* propose_token(TokenId token, DraftKind kind, Evidence evidence);
+    void path_to(int32_t node, const DraftTree& tree);
+    void grow(const DraftLimits& limits, DraftTree& tree);
+
+    Drafting& drafting_;
+    std::optional<SuffixIndex> suffix_;
+    std::shared_ptr<const ToolText> tool_text_;
+    size_t n_indexed_ = 0;  // tokens of the reply in the index
+    size_t n_reply_ = 0;    // when the tree was proposed
+    std::vector<TokenId> stop_ids_;
+    std::vector<TokenId> path_;  // to the node that is being expanded
+    std::span<const TokenId> reply_;
+    std::vector<Proposal> proposals_;
+    std::vector<Expansion> expansions_;
+    std::vector<Place> places_;  // a heap
+};
+
+}  // namespace espalier::decode
