@@ -93,6 +93,7 @@ void add_model(CLI::App& bench, Action& action) {
     c->add_option("-d", flags->options.depths, "Tokens already in the sequence")->delimiter(',')->capture_default_str();
     c->add_option("-m", flags->options.verify, "Rows of verify passes, e.g. 1,4,8,16")->delimiter(',');
     c->add_option("-r", flags->options.repetitions, "Repetitions, interleaved")->capture_default_str();
+    c->add_flag("--profile", flags->options.has_profile, "Say where the time of each test goes");
     c->add_flag("--json", flags->as_json, "Print the result as JSON");
     c->footer("Example: espalier bench model MODEL -p 512 -n 64 -d 0,8192 -m 1,4,8,16 -r 5 --json");
     c->callback([flags, &action] {

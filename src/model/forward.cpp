@@ -81,7 +81,7 @@ Forward::~Forward() {
 }
 
 LayerContext Forward::context() {
-    return {model_, pass_, work_, memory_, pool_, working_states_, observer_};
+    return {model_, pass_, work_, memory_, pool_, working_states_, observer_, profile_};
 }
 
 void Forward::release_working_states() {
@@ -115,11 +115,13 @@ void Forward::run_one_layer(const LayerWeights& layer) {
 }
 
 Status Forward::run(std::span<const Segment> segments) {
+    mark(context(), Work::other);
     TRY(begin(segments));
     const int64_t hidden = model_.config().hidden;
     for_row_blocks(context(), [&](int32_t begin, int32_t end, int) {
         for (int32_t row = begin; row < end; ++row) model_.embed(tokens_[static_cast<size_t>(row)], work_.x + row * hidden);
     });
+    mark(context(), Work::setup);
     const std::span<const float> rows(work_.x, static_cast<size_t>(pass_.n_rows() * hidden));
     if (tap_) tap_(0, rows);
     int32_t index = 0;
@@ -128,6 +130,7 @@ Status Forward::run(std::span<const Segment> segments) {
         if (tap_) tap_(++index, rows);
     }
     norm_rows(context(), model_.final_norm(), work_.x, work_.hidden);
+    mark(context(), Work::norm);
     return {};
 }
 
@@ -147,12 +150,15 @@ const float* Forward::hidden(int32_t segment, int32_t node) const {
 }
 
 void Forward::logits(int32_t segment, int32_t node_begin, int32_t n_nodes, float* out) {
+    mark(context(), Work::other);
     const int64_t hidden_size = model_.config().hidden;
     model_.head().apply(hidden(segment, node_begin), hidden_size, n_nodes, out, model_.config().vocab, work_.matmul_scratch,
                         pool_);
+    mark(context(), Work::head);
 }
 
 void Forward::commit_spine(int32_t segment) {
+    mark(context(), Work::other);
     const PassSegment& s = pass_.segments()[static_cast<size_t>(segment)];
     int32_t& state = working_states_[static_cast<size_t>(segment)];
     CHECK(state >= 0, "a spine is committed once");
@@ -168,10 +174,12 @@ void Forward::commit_spine(int32_t segment) {
     s.sequence->append(std::span(tokens_).subspan(static_cast<size_t>(s.row_begin), static_cast<size_t>(s.spine)), state);
     state = -1;
     tips_[static_cast<size_t>(segment)] = s.spine - 1;
+    mark(context(), Work::commit);
 }
 
 Status Forward::commit_path(int32_t segment, std::span<const int32_t> path) {
     if (path.empty()) return {};
+    mark(context(), Work::other);
     const PassSegment& s = pass_.segments()[static_cast<size_t>(segment)];
     cache::Sequence& sequence = *s.sequence;
     int32_t& tip = tips_[static_cast<size_t>(segment)];
@@ -203,6 +211,7 @@ Status Forward::commit_path(int32_t segment, std::span<const int32_t> path) {
     std::memcpy(memory_.hidden(to), hidden(segment, path.back()), static_cast<size_t>(model_.config().hidden) * sizeof(float));
     sequence.append(path_tokens_, to);
     tip = path.back();
+    mark(context(), Work::commit);
     return {};
 }
 

@@ -56,6 +56,8 @@ public:
     // Shown every layer's inputs from now on; null to stop. Must outlive its use.
     void set_observer(ActivationObserver* observer) { observer_ = observer; }
     ActivationObserver* observer() const { return observer_; }
+    // Told where the time goes from now on; null to stop. Must outlive its use.
+    void set_profile(StepProfile* profile) { profile_ = profile; }
     // Only one layer (index among those loaded), at the end of `sequence`: rows [n, hidden] in x become that layer's output.
     // n <= rows_max. commit_spine() may follow, if the model holds no other layer.
     Status run_layer(int32_t layer, cache::Sequence& sequence, std::span<float> x);
@@ -86,6 +88,7 @@ private:
     std::vector<TokenId> path_tokens_;
     Tap tap_;
     ActivationObserver* observer_ = nullptr;
+    StepProfile* profile_ = nullptr;
 };
 
 // cos and sin of every row's position into work.cos, work.sin.

@@ -33,13 +33,36 @@ public:
     size_t scratch_bytes(int64_t m) const;
     const std::vector<kernels::PackedMatrix>& matrices() const { return matrices_; }
 
-    // y[m, width] = x[m, k] * W^T.
+    // y[m, width] = x[m, k] * W^T. scratch: scratch_bytes(m).
     void apply(const float* x, int64_t x_stride, int64_t m, float* y, int64_t y_stride, std::byte* scratch,
                ThreadPool& pool) const;
 
+    // The same in pieces, so that rows are converted by whoever makes them. First every row (and column) of x once, then
+    // multiply. Converts a part of x into scratch, on the calling thread.
+    void prepare(const kernels::MatmulRows& rows, const kernels::InputPart& part) const;
+    void prepare_rows(const kernels::MatmulRows& rows, int64_t begin, int64_t end) const { prepare(rows, {begin, end, 0, k()}); }
+    // Columns that prepare can convert apart from the others: multiples of this, or up to k. 0: only whole rows.
+    int64_t input_columns() const { return input_columns_; }
+    // One region of the pool.
+    void multiply(const kernels::MatmulRows& rows, ThreadPool& pool) const;
+    // What multiply does for panels [begin, end) of one matrix, on the calling thread.
+    void multiply_panels(size_t matrix, const kernels::MatmulRows& rows, int64_t begin, int64_t end) const;
+
 private:
+    // Matrices that read the same converted rows have the same offset.
+    struct Part {
+        int64_t column = 0;         // of y
+        int64_t scratch_begin = 0;  // bytes of a row's conversions before this one
+        bool is_first = true;       // of those with this conversion
+    };
+    void add(kernels::PackedMatrix matrix);
+    kernels::MatmulRows rows_of(size_t matrix, const kernels::MatmulRows& rows) const;
+
     std::vector<kernels::PackedMatrix> matrices_;
+    std::vector<Part> parts_;  // per matrix
     int64_t width_ = 0;
+    int64_t row_scratch_bytes_ = 0;
+    int64_t input_columns_ = 0;
 };
 
 struct AttentionWeights {

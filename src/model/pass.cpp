@@ -18,7 +18,8 @@ Pass::Pass(const PassLimits& limits) : limits_(limits) {
     path_rows_.reserve(tree * (tree + 1) / 2 + 1);
     parents_.reserve(rows);
     is_covered_.reserve(rows);
-    has_child_.reserve(rows);
+    n_children_.reserve(rows);
+    continues_.reserve(rows);
 }
 
 Status Pass::plan(std::span<const Segment> segments, Base base, int32_t first_new) {
@@ -29,13 +30,18 @@ Status Pass::plan(std::span<const Segment> segments, Base base, int32_t first_ne
     path_rows_.clear();
     parents_.clear();
     is_covered_.clear();
-    has_child_.clear();
+    n_children_.clear();
+    continues_.clear();
     n_tree_rows_ = 0;
     if (segments.empty() || segments.size() > static_cast<size_t>(limits_.segments_max)) {
         return exhausted(fmt::format("{} sequences in one pass, the limit is {}", segments.size(), limits_.segments_max));
     }
     for (const Segment& segment : segments) TRY(add_segment(segment, base, first_new));
     for (int32_t index = 0; index < static_cast<int32_t>(segments_.size()); ++index) add_groups(index);
+    for (size_t row = 0; row < rows_.size(); ++row) {
+        const bool is_followed = row + 1 < rows_.size() && rows_[row + 1].parent_row == static_cast<int32_t>(row);
+        continues_.push_back(is_followed && n_children_[row] == 1 ? 1 : 0);
+    }
     return {};
 }
 
@@ -73,10 +79,10 @@ Status Pass::add_segment(const Segment& segment, Base base, int32_t first_new) {
         row.parent_row = parent < 0 ? -1 : planned.row_begin + parent;
         row.position = parent < 0 ? planned.base : rows_[static_cast<size_t>(row.parent_row)].position + 1;
         row.tree_row = is_spine ? -1 : planned.tree_begin + node - planned.spine;
-        if (parent >= 0) has_child_[static_cast<size_t>(row.parent_row)] = 1;
+        if (parent >= 0) ++n_children_[static_cast<size_t>(row.parent_row)];
         rows_.push_back(row);
         parents_.push_back(parent);
-        has_child_.push_back(0);
+        n_children_.push_back(0);
         is_covered_.push_back(0);
     }
     n_tree_rows_ += n_tree;
@@ -94,7 +100,7 @@ void Pass::add_groups(int32_t segment_index) {
     if (spine_group.order_end > spine_group.order_begin) groups_.push_back(spine_group);
 
     for (int32_t leaf = segment.spine; leaf < segment.n_nodes; ++leaf) {
-        if (has_child_[static_cast<size_t>(segment.row_begin + leaf)] != 0) continue;
+        if (n_children_[static_cast<size_t>(segment.row_begin + leaf)] != 0) continue;
         PassGroup group;
         group.segment = segment_index;
         group.order_begin = static_cast<int32_t>(order_.size());

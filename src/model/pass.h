@@ -75,6 +75,8 @@ public:
     std::span<const int32_t> order() const { return order_; }
     std::span<const int32_t> path_rows() const { return path_rows_; }
     std::span<const int32_t> parents() const { return parents_; }  // per row: parent *node*, -1 for node 0
+    // Per row: 1 if the next row, and no other, is its child.
+    std::span<const uint8_t> continues() const { return continues_; }
     int32_t n_rows() const { return static_cast<int32_t>(rows_.size()); }
     int32_t n_tree_rows() const { return n_tree_rows_; }
     int32_t row(int32_t segment, int32_t node) const { return segments_[static_cast<size_t>(segment)].row_begin + node; }
@@ -91,7 +93,8 @@ private:
     std::vector<int32_t> path_rows_;
     std::vector<int32_t> parents_;
     std::vector<uint8_t> is_covered_;
-    std::vector<uint8_t> has_child_;
+    std::vector<int32_t> n_children_;
+    std::vector<uint8_t> continues_;
     int32_t n_tree_rows_ = 0;
 };
 

@@ -22,23 +22,24 @@ private:
     size_t used_ = 0;
 };
 
-size_t scratch_bytes(const Model& model, const PassLimits& limits) {
-    size_t bytes = model.head().scratch_bytes(limits.rows_max);
-    const auto include = [&](const LinearGroup& group) { bytes = std::max(bytes, group.scratch_bytes(limits.rows_max)); };
+struct InputBytes {
+    size_t first = 0;
+    size_t inner = 0;
+};
+
+InputBytes input_bytes(const Model& model, int32_t rows) {
+    InputBytes bytes;
+    const auto include = [&](size_t& most, const LinearGroup& group) { most = std::max(most, group.scratch_bytes(rows)); };
     const auto include_layer = [&](const LayerWeights& layer) {
-        include(layer.mlp.gate_up);
-        include(layer.mlp.down);
-        if (layer.attention) {
-            include(layer.attention->qkv);
-            include(layer.attention->o);
-        } else {
-            include(layer.recurrent->in);
-            include(layer.recurrent->out);
-        }
+        include(bytes.first, layer.mlp.gate_up);
+        include(bytes.inner, layer.mlp.down);
+        include(bytes.first, layer.attention ? layer.attention->qkv : layer.recurrent->in);
+        include(bytes.inner, layer.attention ? layer.attention->o : layer.recurrent->out);
     };
+    include(bytes.first, model.head());
     for (const LayerWeights& layer : model.layers()) include_layer(layer);
     if (model.mtp() != nullptr) {
-        include(model.mtp()->fc);
+        include(bytes.first, model.mtp()->fc);
         include_layer(model.mtp()->layer);
     }
     return bytes;
@@ -76,14 +77,13 @@ Result<Workspace> Workspace::create(const Model& model, const PassLimits& limits
     const auto task_rows = static_cast<size_t>(std::max(kAttentionTaskRows, config.n_heads / config.n_kv_heads));
     w.attention_scratch_floats_ = partitions * task_rows * (static_cast<size_t>(config.head_dim) + 2);
     const size_t n_workers = static_cast<size_t>(n_threads);
-    const size_t matmul_bytes = scratch_bytes(model, limits);
+    const InputBytes inputs = input_bytes(model, limits.rows_max);
 
     const auto lay_out = [&](std::byte* base) {
         Arena arena(base);
         arena.take(w.x, rows * hidden);
         arena.take(w.normed, rows * hidden);
         arena.take(w.hidden, rows * hidden);
-        arena.take(w.output, rows * hidden);
         arena.take(w.concat, model.mtp() != nullptr ? rows * 2 * hidden : 0);
         arena.take(w.projected, rows * static_cast<size_t>(w.projected_width));
         arena.take(w.mixed, rows * static_cast<size_t>(w.mixed_width));
@@ -96,7 +96,8 @@ Result<Workspace> Workspace::create(const Model& model, const PassLimits& limits
         arena.take(w.n_keys, rows * static_cast<size_t>(config.n_heads / config.n_kv_heads));
         arena.take(w.tail_blocks, static_cast<size_t>(tail_blocks_max(limits)) * static_cast<size_t>(config.n_kv_heads) * 2 *
                                       shape.block_bytes());
-        arena.take(w.matmul_scratch, matmul_bytes);
+        arena.take(w.matmul_scratch, inputs.first);
+        arena.take(w.inner_scratch, inputs.inner);
         arena.take(w.kv_rows_, static_cast<size_t>(shape.n_kv_layers) * 2 * w.kv_rows_bytes_);
         arena.take(w.journal_, static_cast<size_t>(shape.n_recurrent_layers) * w.journal_floats_);
         arena.take(w.delta_scratch_, n_workers * w.delta_scratch_floats_);

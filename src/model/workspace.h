@@ -22,7 +22,6 @@ public:
     float* hidden = nullptr;     // [rows, hidden] after the final norm
     float* projected = nullptr;  // [rows, projected_width] outputs of the first projection of a mixer or MLP
     float* mixed = nullptr;      // [rows, mixed_width] what enters the second projection
-    float* output = nullptr;     // [rows, hidden] second projection
     float* conv = nullptr;       // [rows, conv_channels]
     float* decay = nullptr;      // [rows, n_value_heads]
     float* beta = nullptr;       // [rows, n_value_heads]
@@ -33,7 +32,9 @@ public:
     int32_t* n_keys = nullptr;  // [order index][group of heads]
 
     std::byte* tail_blocks = nullptr;  // gathered key blocks, see attention_layer.cpp
-    std::byte* matmul_scratch = nullptr;
+    // Converted rows. Two, because the second matrix of a pair gets its inputs while the first is still being multiplied.
+    std::byte* matmul_scratch = nullptr;  // of mixers' and the MLP's first matrix, the head and mtp.fc
+    std::byte* inner_scratch = nullptr;   // of the second
     int64_t projected_width = 0;
     int64_t mixed_width = 0;
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <fstream>
@@ -38,6 +39,7 @@ std::string cpu_name() {
 // What one forward reads and multiplies.
 struct ModelWork {
     double layer_bytes = 0;
+    std::array<double, model::kWorks> matrix_bytes{};
     double head_bytes = 0;
     double layer_macs_per_token = 0;
     double head_macs = 0;
@@ -47,27 +49,29 @@ struct ModelWork {
 
 ModelWork work_of(const model::Model& model) {
     ModelWork work;
-    const auto add = [&](const model::LinearGroup& group) {
+    const auto add = [&](const model::LinearGroup& group, model::Work kind) {
+        work.matrix_bytes[static_cast<size_t>(kind)] += static_cast<double>(group.bytes());
         for (const auto& matrix : group.matrices()) {
             work.layer_bytes += static_cast<double>(matrix.bytes());
             work.layer_macs_per_token += static_cast<double>(matrix.n()) * static_cast<double>(matrix.k());
         }
     };
     for (const model::LayerWeights& layer : model.layers()) {
-        add(layer.mlp.gate_up);
-        add(layer.mlp.down);
+        add(layer.mlp.gate_up, model::Work::mlp_in);
+        add(layer.mlp.down, model::Work::mlp_out);
         if (layer.attention) {
-            add(layer.attention->qkv);
-            add(layer.attention->o);
+            add(layer.attention->qkv, model::Work::mixer_in);
+            add(layer.attention->o, model::Work::mixer_out);
         } else {
-            add(layer.recurrent->in);
-            add(layer.recurrent->out);
+            add(layer.recurrent->in, model::Work::mixer_in);
+            add(layer.recurrent->out, model::Work::mixer_out);
         }
     }
     for (const auto& matrix : model.head().matrices()) {
         work.head_bytes += static_cast<double>(matrix.bytes());
         work.head_macs += static_cast<double>(matrix.n()) * static_cast<double>(matrix.k());
     }
+    work.matrix_bytes[static_cast<size_t>(model::Work::head)] = work.head_bytes;
     work.acts = model.layers().front().mlp.down.matrices().front().kernel().acts;
     const cache::StateShape& shape = model.state_shape();
     work.kv_bytes_per_token =
@@ -128,6 +132,7 @@ struct Test {
     int32_t size;
     int32_t depth;
     std::vector<double> seconds;
+    std::array<model::StepProfile::Entry, model::kWorks> profile{};  // of all repetitions together
 };
 
 class Bench {
@@ -148,6 +153,21 @@ public:
                 test.seconds.push_back(seconds);
             }
         }
+        return {};
+    }
+
+    // Further repetitions of every test, watched.
+    Status run_profiles(std::vector<Test>& tests) {
+        model::StepProfile profile(session_.pool());
+        session_.forward().set_profile(&profile);
+        for (Test& test : tests) {
+            profile.reset();
+            for (int32_t repetition = 0; repetition < options_.repetitions; ++repetition) {
+                TRY_ASSIGN([[maybe_unused]] const double seconds, run_once(test));
+            }
+            test.profile = profile.entries();
+        }
+        session_.forward().set_profile(nullptr);
         return {};
     }
 
@@ -218,7 +238,50 @@ private:
     std::vector<float> logits_;
 };
 
-BenchModelTest summarise(const Test& test, const ModelWork& work, const BenchModelReport& report) {
+double passes_of(const Test& test) {
+    switch (test.kind) {
+        case Test::Kind::prefill: return std::max(1.0, test.size / 512.0);
+        case Test::Kind::decode: return test.size;
+        case Test::Kind::verify: return 1;
+    }
+    return 1;
+}
+
+struct ProfileScope {
+    const Test& test;
+    const ModelWork& work;
+    const BenchModelReport& report;
+    int32_t repetitions;
+    double bytes_of_matrices;
+    double macs;
+    double peak_gmac_s;
+};
+
+void summarise_profile(const ProfileScope& scope, BenchModelTest& out) {
+    const double n_passes = passes_of(scope.test) * scope.repetitions;
+    double total = 0;
+    for (const auto& entry : scope.test.profile) total += entry.wall_s;
+    double matrices = 0;
+    for (size_t i = 0; i < model::kWorks; ++i) {
+        const model::StepProfile::Entry& entry = scope.test.profile[i];
+        if (entry.wall_s == 0) continue;
+        BenchModelWork work;
+        work.work = model::kWorkNames[i];
+        work.ms = entry.wall_s / n_passes * 1e3;
+        work.share = entry.wall_s / total;
+        work.idle_share = entry.idle_s / (entry.wall_s * scope.report.n_threads);
+        const bool is_head = i == static_cast<size_t>(model::Work::head);
+        const double uses = is_head && scope.test.kind == Test::Kind::prefill ? scope.repetitions : n_passes;
+        work.gb_s = scope.work.matrix_bytes[i] * uses / entry.wall_s / 1e9;
+        if (scope.work.matrix_bytes[i] > 0) matrices += entry.wall_s / scope.repetitions;
+        out.profile.push_back(work);
+    }
+    out.matrices_share_of_bandwidth = scope.bytes_of_matrices / matrices / 1e9 / scope.report.read_gb_s;
+    out.matrices_share_of_peak = scope.macs / matrices / 1e9 / scope.peak_gmac_s;
+}
+
+BenchModelTest summarise(const Test& test, const ModelWork& work, const BenchModelReport& report,
+                         const BenchModelOptions& options) {
     BenchModelTest out;
     const char* prefix = test.kind == Test::Kind::prefill ? "pp" : test.kind == Test::Kind::decode ? "tg" : "verify";
     out.test = fmt::format("{}{}", prefix, test.size);
@@ -226,9 +289,7 @@ BenchModelTest summarise(const Test& test, const ModelWork& work, const BenchMod
     const Spread seconds = spread_of(test.seconds);
     out.ms = {seconds.median * 1e3, seconds.min * 1e3, seconds.max * 1e3};
     out.tokens_per_s = {test.size / seconds.median, test.size / seconds.max, test.size / seconds.min};
-    const double passes = test.kind == Test::Kind::decode    ? test.size
-                          : test.kind == Test::Kind::prefill ? std::max(1.0, test.size / 512.0)
-                                                             : 1;
+    const double passes = passes_of(test);
     const double heads = test.kind == Test::Kind::decode ? test.size : 1;
     const double mean_length = test.depth + test.size / 2.0;
     const double bytes = passes * (work.layer_bytes + mean_length * work.kv_bytes_per_token) + heads * work.head_bytes;
@@ -236,7 +297,12 @@ BenchModelTest summarise(const Test& test, const ModelWork& work, const BenchMod
     const double macs = test.size * work.layer_macs_per_token + head_rows * work.head_macs;
     const bool is_int8 = work.acts == kernels::Acts::a8 || work.acts == kernels::Acts::ckpt;
     out.share_of_bandwidth = bytes / seconds.median / 1e9 / report.read_gb_s;
-    out.share_of_peak = macs / seconds.median / 1e9 / (is_int8 ? report.int8_gmac_s : report.float_gmac_s);
+    const double peak = is_int8 ? report.int8_gmac_s : report.float_gmac_s;
+    out.share_of_peak = macs / seconds.median / 1e9 / peak;
+    if (options.has_profile) {
+        const double matrix_bytes = passes * work.layer_bytes + heads * work.head_bytes;
+        summarise_profile({test, work, report, options.repetitions, matrix_bytes, macs, peak}, out);
+    }
     return out;
 }
 
@@ -246,12 +312,23 @@ Json BenchModelReport::to_json() const {
     const auto spread = [](const Spread& s) { return Json{{"median", s.median}, {"min", s.min}, {"max", s.max}}; };
     Json list = Json::array();
     for (const BenchModelTest& test : tests) {
-        list.push_back({{"test", test.test},
-                        {"depth", test.depth},
-                        {"tokens_per_s", spread(test.tokens_per_s)},
-                        {"ms", spread(test.ms)},
-                        {"share_of_bandwidth", test.share_of_bandwidth},
-                        {"share_of_peak", test.share_of_peak}});
+        Json entry = {{"test", test.test},
+                      {"depth", test.depth},
+                      {"tokens_per_s", spread(test.tokens_per_s)},
+                      {"ms", spread(test.ms)},
+                      {"share_of_bandwidth", test.share_of_bandwidth},
+                      {"share_of_peak", test.share_of_peak}};
+        if (!test.profile.empty()) {
+            Json works = Json::array();
+            for (const BenchModelWork& w : test.profile) {
+                works.push_back(
+                    {{"work", w.work}, {"ms", w.ms}, {"share", w.share}, {"idle_share", w.idle_share}, {"gb_s", w.gb_s}});
+            }
+            entry["profile"] = works;
+            entry["matrices"] = {{"share_of_bandwidth", test.matrices_share_of_bandwidth},
+                                 {"share_of_peak", test.matrices_share_of_peak}};
+        }
+        list.push_back(std::move(entry));
     }
     const auto optional = [](double value) { return value > 0 ? Json(value) : Json(); };
     return {{"machine",
@@ -275,6 +352,16 @@ std::string BenchModelReport::to_table() const {
         text += fmt::format("{:<12}{:>8}{:>14.1f}{:>24}{:>11.0f}%{:>11.0f}%\n", t.test, t.depth, t.tokens_per_s.median,
                             fmt::format("{:.1f} .. {:.1f}", t.tokens_per_s.min, t.tokens_per_s.max), 100 * t.share_of_bandwidth,
                             100 * t.share_of_peak);
+    }
+    for (const BenchModelTest& t : tests) {
+        if (t.profile.empty()) continue;
+        text += fmt::format("\n{} at depth {}, per pass; matrices alone: {:.0f}% of bandwidth, {:.0f}% of peak\n", t.test,
+                            t.depth, 100 * t.matrices_share_of_bandwidth, 100 * t.matrices_share_of_peak);
+        text += fmt::format("{:<12}{:>10}{:>8}{:>8}{:>8}\n", "work", "ms", "share", "idle", "GB/s");
+        for (const BenchModelWork& w : t.profile) {
+            text += fmt::format("{:<12}{:>10.3f}{:>7.1f}%{:>7.0f}%", w.work, w.ms, 100 * w.share, 100 * w.idle_share);
+            text += w.gb_s > 0 ? fmt::format("{:>8.1f}\n", w.gb_s) : "\n";
+        }
     }
     return text;
 }
@@ -302,6 +389,7 @@ Result<BenchModelReport> bench_model(const BenchModelOptions& options) {
     TRY(peaks.reserve());
     Bench bench(options, *session);
     TRY(bench.run(tests, peaks));
+    if (options.has_profile) TRY(bench.run_profiles(tests));
     BenchModelReport report;
     report.cpu = cpu_name();
     report.tier = kernels::to_string(session->model().kernels().isa);
@@ -310,7 +398,7 @@ Result<BenchModelReport> bench_model(const BenchModelOptions& options) {
     report.read_gb_s = peaks.read_gb_s();
     report.float_gmac_s = peaks.float_gmac_s();
     report.int8_gmac_s = peaks.int8_gmac_s();
-    for (const Test& test : tests) report.tests.push_back(summarise(test, work_of(session->model()), report));
+    for (const Test& test : tests) report.tests.push_back(summarise(test, work_of(session->model()), report, options));
     return report;
 }
 

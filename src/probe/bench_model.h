@@ -19,12 +19,22 @@ struct BenchModelOptions {
     std::vector<int32_t> depths = {0};     // -d: tokens already in the sequence
     std::vector<int32_t> verify = {};      // -m: rows of a verify test (a chain of drafts, nothing accepted but the root)
     int32_t repetitions = 5;
+    bool has_profile = false;  // --profile: where the time of each test goes, from further runs
 };
 
 struct Spread {
     double median = 0;
     double min = 0;
     double max = 0;
+};
+
+// The time of one kind of work (model/profile.h) in one pass of a test.
+struct BenchModelWork {
+    std::string work;
+    double ms = 0;
+    double share = 0;       // of the pass
+    double idle_share = 0;  // of all threads' time meanwhile
+    double gb_s = 0;        // matrices: packed bytes per second
 };
 
 struct BenchModelTest {
@@ -34,6 +44,9 @@ struct BenchModelTest {
     Spread ms;
     double share_of_bandwidth = 0;  // weight and KV bytes read per second / read bandwidth of this run
     double share_of_peak = 0;       // multiply-adds per second / the peak of the unit that the mode uses
+    std::vector<BenchModelWork> profile;
+    double matrices_share_of_bandwidth = 0;  // with a profile: of the matrices alone
+    double matrices_share_of_peak = 0;
 };
 
 struct BenchModelReport {

@@ -8,8 +8,9 @@
 // Columns j are independent, so callers split value heads and column ranges freely. dk is a multiple of 4.
 //
 // Nodes 0 .. spine-1 form a chain from state_in; the state after node spine-1 is written to state_out. Nodes spine .. n-1
-// are a tree in topological order: parents[i] is spine-1 (the state after the spine; state_in if spine == 0) or an earlier
-// tree node. Tree states live in `scratch` only: slot (i - spine) of dk * kDeltaColumns floats.
+// are a tree in topological order: parents[i] - first_node is spine-1 (the state after the spine; state_in if spine == 0) or an
+// earlier tree node. Tree states live in `scratch` only: slot (i - spine) of dk * kDeltaColumns floats. Where continues[i] says
+// that node i + 1, and no other, starts from node i, the state of i is never kept.
 //
 // delta_gates, per row and value head h:
 //   decay[h] = exp( neg_exp_a_log[h] * softplus(a[h] + dt_bias[h]) )      softplus(x) = x > 20 ? x : log1p(exp(x))
@@ -33,7 +34,9 @@ struct DeltaArgs {
     const float* decay = nullptr;  // [n_nodes], stride gate_stride
     const float* beta = nullptr;   // [n_nodes], stride gate_stride
     int64_t gate_stride = 0;
-    const int32_t* parents = nullptr;  // [n_nodes]; entries below spine are not read
+    const int32_t* parents = nullptr;    // [n_nodes]; entries below spine are not read
+    int64_t first_node = 0;              // what parents call node 0
+    const uint8_t* continues = nullptr;  // [n_nodes]; null: never
     int64_t n_nodes = 0;
     int64_t spine = 0;
     int64_t dk = 0;

@@ -12,6 +12,7 @@ namespace espalier::kernels::avx2 {
 #include "kernels/vec/vec_avx2.inc"
 #include "kernels/vec/math_body.inc"
 constexpr int kDeltaVecs = 1;  // 4 partial sums are 8 of the 16 registers
+constexpr bool kDeltaJoined = false;
 #include "kernels/delta/delta_body.inc"
 // clang-format on
 

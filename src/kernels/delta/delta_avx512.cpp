@@ -12,6 +12,7 @@ namespace espalier::kernels::avx512 {
 #include "kernels/vec/vec_avx512.inc"
 #include "kernels/vec/math_body.inc"
 constexpr int kDeltaVecs = 2;
+constexpr bool kDeltaJoined = true;
 #include "kernels/delta/delta_body.inc"
 // clang-format on
 

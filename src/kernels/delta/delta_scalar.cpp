@@ -12,6 +12,7 @@ namespace espalier::kernels::scalar {
 #include "kernels/vec/vec_scalar.inc"
 #include "kernels/vec/math_body.inc"
 constexpr int kDeltaVecs = 1;
+constexpr bool kDeltaJoined = true;
 #include "kernels/delta/delta_body.inc"
 // clang-format on
 

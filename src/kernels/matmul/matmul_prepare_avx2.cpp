@@ -12,6 +12,7 @@ namespace espalier::kernels::avx2 {
 // clang-format off
 #include "kernels/vec/vec_avx2.inc"
 #include "kernels/vec/math_body.inc"
+constexpr int64_t kI8Rows = kI8RowsAvx2;
 #include "kernels/matmul/prepare_body.inc"
 // clang-format on
 

@@ -12,6 +12,7 @@ namespace espalier::kernels::avx512 {
 // clang-format off
 #include "kernels/vec/vec_avx512.inc"
 #include "kernels/vec/math_body.inc"
+constexpr int64_t kI8Rows = kI8RowsAvx512;
 #include "kernels/matmul/prepare_body.inc"
 // clang-format on
 

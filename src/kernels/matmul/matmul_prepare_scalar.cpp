@@ -12,6 +12,7 @@ namespace espalier::kernels::scalar {
 // clang-format off
 #include "kernels/vec/vec_scalar.inc"
 #include "kernels/vec/math_body.inc"
+constexpr int64_t kI8Rows = kI8RowsScalar;
 #include "kernels/matmul/prepare_body.inc"
 // clang-format on
 

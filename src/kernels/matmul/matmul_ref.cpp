@@ -81,7 +81,8 @@ std::vector<double> inputs_ref(std::span<const float> x, int64_t m, const Weight
         const std::span<const float> values = x.subspan(row * k, k);
         double* row_out = out.data() + row * k;
         if (mode == Acts::a16) std::transform(values.begin(), values.end(), row_out, round_to_bf16);
-        for (size_t i = 0; mode == Acts::a8 && i < k; i += 16) a8_ref(values.subspan(i, 16), row_out + i);
+        for (size_t i = 0; mode == Acts::a8 && i < k; i += 64)
+            a8_ref(values.subspan(i, std::min<size_t>(64, k - i)), row_out + i);
         if (mode == Acts::ckpt) declared_ref(values, weight, row_out);
     }
     return out;

@@ -22,9 +22,9 @@ ESPALIER_PREPARE(avx512)
 #endif
 #undef ESPALIER_PREPARE
 
-#define ESPALIER_MATMUL(tier, layout, acts, prepare, row_bytes, run, flags) \
-    namespace tier {                                                        \
-    void run(const MatmulArgs&) noexcept;                                   \
+#define ESPALIER_MATMUL(tier, layout, acts, prepare, row_bytes, columns, run, flags) \
+    namespace tier {                                                                 \
+    void run(const MatmulArgs&) noexcept;                                            \
     }
 #include "kernels/matmul/table.inc"
 #undef ESPALIER_MATMUL
@@ -34,10 +34,10 @@ namespace {
 constexpr std::nullptr_t none = nullptr;
 
 constexpr MatmulVariant kVariants[] = {
-#define ESPALIER_MATMUL(tier, weights, mode, prepare_fn, row_bytes_fn, run_fn, flag_bits)                                     \
-    MatmulVariant{                                                                                                            \
-        {#tier "/" #weights "/" #mode, Isa::tier, WeightLayout::weights, Acts::mode, prepare_fn, row_bytes_fn, tier::run_fn}, \
-        flag_bits},
+#define ESPALIER_MATMUL(tier, weights, mode, prepare_fn, row_bytes_fn, n_columns, run_fn, flag_bits)                     \
+    MatmulVariant{{#tier "/" #weights "/" #mode, Isa::tier, WeightLayout::weights, Acts::mode, prepare_fn, row_bytes_fn, \
+                   tier::run_fn, n_columns},                                                                             \
+                  flag_bits},
 #include "kernels/matmul/table.inc"
 #undef ESPALIER_MATMUL
 };

@@ -193,8 +193,14 @@ TEST_P(MatmulTest, ThreadsAndPanelSplitsDoNotMatter) {
     args.prepared = rows.x.data();
     args.prepared_stride = rows.k * 4;
     if (kernel().prepare != nullptr) {
-        kernel().prepare(
-            {.weight = &packed.view(), .x = rows.x.data(), .x_stride = rows.k, .m = rows.m, .prepared = prepared.data()});
+        // Each row in two pieces where that is allowed.
+        for (int64_t row = 0; row < rows.m; ++row) {
+            const int64_t cut = kernel().input_columns == 0 ? rows.k : std::min(rows.k, kernel().input_columns);
+            for (const auto& [begin, end] : {std::pair(int64_t{0}, cut), std::pair(cut, rows.k)}) {
+                if (begin == end) continue;
+                prepare_part(packed, {rows.x.data(), rows.k, rows.m, nullptr, 0, prepared.data()}, {row, row + 1, begin, end});
+            }
+        }
         args.prepared = prepared.data();
         args.prepared_stride = kernel().prepared_row_bytes(rows.k);
     }
@@ -207,6 +213,12 @@ TEST_P(MatmulTest, ThreadsAndPanelSplitsDoNotMatter) {
         args.panel_end = panel + 1;
         kernel().run(args);
     }
+    EXPECT_SAME_BITS(y, expected);
+    // Once more on top.
+    args.store = Store::add;
+    args.panel_begin = 0;
+    kernel().run(args);
+    for (float& value : y) value /= 2;
     EXPECT_SAME_BITS(y, expected);
 }
 

@@ -22,6 +22,7 @@ struct MatmulKernel {
     PrepareFn prepare = nullptr;                         // null: run reads float rows directly
     int64_t (*prepared_row_bytes)(int64_t k) = nullptr;  // null if prepare is null
     MatmulFn run = nullptr;
+    int64_t input_columns = 0;  // prepare converts a multiple of so many columns at a time; 0: whole rows only
 };
 
 // A packed weight and the kernel that reads it. Move-only, immutable after pack. Several views with the same k may be packed as
@@ -62,10 +63,29 @@ struct MatmulRows {
     float* y = nullptr;  // [m, n], row stride y_stride floats
     int64_t y_stride = 0;
     std::byte* scratch = nullptr;  // matmul_scratch_bytes(weight, m), 64-byte aligned
+    Store store = Store::set;
 };
 
-// y = x W^T over the pool. Allocates nothing.
+// y = x W^T (or y += x W^T) over the pool. Allocates nothing.
 void matmul(const PackedMatrix& weight, const MatmulRows& rows, ThreadPool& pool);
 size_t matmul_scratch_bytes(const PackedMatrix& weight, int64_t m);
+
+// The same in pieces, for callers that join a product with the work before and after it. Each runs on the calling thread.
+
+// True if rows converted for one are what the other reads.
+bool same_inputs(const PackedMatrix& a, const PackedMatrix& b);
+// Rows and columns [begin, end) of x. Columns: a multiple of input_columns of the kernel, or up to the end of k.
+struct InputPart {
+    int64_t row_begin = 0;
+    int64_t row_end = 0;
+    int64_t k_begin = 0;
+    int64_t k_end = 0;
+};
+// Converts a part of x into scratch; nothing where the kernel reads float rows.
+void prepare_part(const PackedMatrix& weight, const MatmulRows& rows, const InputPart& part);
+// Computes panels [panel_begin, panel_end) from converted rows.
+void multiply_panels(const PackedMatrix& weight, const MatmulRows& rows, int64_t panel_begin, int64_t panel_end);
+// Panels that are best computed by one call for m rows when n_threads share them.
+int64_t panels_per_task(const PackedMatrix& weight, int64_t m, int64_t n_threads);
 
 }  // namespace espalier::kernels

@@ -1,6 +1,8 @@
 // The input quantisers, through the prepare functions of the table, against ModelOpt's goldens and one-value references.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "kernels/matmul/matmul_ref.h"
 #include "kernels/matmul/matmul_table.h"
 #include "kernels/matmul/prepared.h"
@@ -32,18 +34,37 @@ class Nvfp4InputTest : public testing::TestWithParam<MatmulVariant> {
 protected:
     void SetUp() override { ESPALIER_SKIP_UNLESS_AVAILABLE(GetParam().kernel.isa); }
 
-    static std::vector<I8Group> prepare(const std::vector<float>& x, float input_scale) {
+    // 16 k as a kernel reads them.
+    struct Group {
+        int8_t codes[16];
+        int32_t bias;
+        float factor;
+    };
+
+    static std::vector<Group> prepare(const std::vector<float>& x, float input_scale) {
         PackedView weight;
         weight.k = static_cast<int64_t>(x.size());
         weight.input_scale = input_scale;
-        std::vector<I8Group> groups(static_cast<size_t>(i8_row_bytes(weight.k)) / sizeof(I8Group) + 1);
-        GetParam().kernel.prepare({.weight = &weight, .x = x.data(), .x_stride = weight.k, .m = 1, .prepared = groups.data()});
-        groups.resize(x.size() / 16);
+        std::vector<I8Block> blocks(static_cast<size_t>(i8_blocks(weight.k)));
+        GetParam().kernel.prepare({.weight = &weight,
+                                   .x = x.data(),
+                                   .x_stride = weight.k,
+                                   .m = 1,
+                                   .row_end = 1,
+                                   .k_end = weight.k,
+                                   .prepared = blocks.data()});
+        std::vector<Group> groups(x.size() / 16);
+        for (size_t g = 0; g < groups.size(); ++g) {
+            const I8Block& block = blocks[g / 4];
+            std::copy_n(block.codes + g % 4 * 16, 16, groups[g].codes);
+            groups[g].bias = block.bias[g % 4];
+            groups[g].factor = block.factor[g % 4];
+        }
         return groups;
     }
 
     static void expect_reference(const std::vector<float>& x, float input_scale) {
-        const std::vector<I8Group> groups = prepare(x, input_scale);
+        const std::vector<Group> groups = prepare(x, input_scale);
         for (size_t g = 0; g < groups.size(); ++g) {
             const Nvfp4Group expected = quantise_nvfp4_ref(std::span(x).subspan(g * 16, 16), input_scale);
             int sum = 0;
@@ -65,7 +86,7 @@ TEST_P(Nvfp4InputTest, CodesAndScalesMatchModelOpt) {
     for (size_t row = 0; row < golden["x"].size(); ++row) {
         std::vector<float> x;
         for (const Json& value : golden["x"][row]) x.push_back(value.get<float>());
-        const std::vector<I8Group> groups = prepare(x, input_scale);
+        const std::vector<Group> groups = prepare(x, input_scale);
         for (size_t k = 0; k < x.size(); ++k) {
             const uint8_t code = golden["codes"][row][k].get<uint8_t>();
             EXPECT_EQ(groups[k / 16].codes[position(k % 16)], doubled(code)) << "row " << row << " k " << k;
@@ -88,7 +109,7 @@ TEST_P(Nvfp4InputTest, TiesGoToTheEvenCode) {
     std::vector<float> x = {6.0f,   0.25f,  0.75f,  1.25f,  1.75f, 2.5f,  3.5f,  5.0f,
                             -0.25f, -0.75f, -1.25f, -1.75f, -2.5f, -3.5f, -5.0f, -6.0f};
     expect_reference(x, 1.0f);
-    const std::vector<I8Group> groups = prepare(x, 1.0f);
+    const std::vector<Group> groups = prepare(x, 1.0f);
     const std::vector<int> expected = {12, 0, 2, 2, 4, 4, 8, 8, 0, -2, -2, -4, -4, -8, -8, -12};
     for (size_t k = 0; k < 16; ++k) EXPECT_EQ(groups[0].codes[position(k)], expected[k]) << x[k];
 }

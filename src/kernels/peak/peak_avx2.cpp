@@ -33,17 +33,20 @@ int64_t peak_fma_f32(int64_t iterations) noexcept {
     return iterations * kChains * 8;
 }
 
-// vpmaddubsw into 16 bits and an add: what 8-bit products cost before dot instructions.
+// vpmaddubsw, vpmaddwd and an add into 32 bits: what exact 8-bit products cost before dot instructions.
 int64_t peak_dot_i8(int64_t iterations) noexcept {
     constexpr int kChains = 10;
     __m256i sums[kChains];
     __m256i codes = _mm256_set1_epi8(3);
-    for (int j = 0; j < kChains; ++j) sums[j] = _mm256_set1_epi16(static_cast<int16_t>(j));
+    const __m256i ones = _mm256_set1_epi16(1);
+    for (int j = 0; j < kChains; ++j) sums[j] = _mm256_set1_epi32(j);
     for (int64_t i = 0; i < iterations; ++i) {
         __asm__ volatile("" : "+x"(codes));
-        for (int j = 0; j < kChains; ++j) sums[j] = _mm256_add_epi16(sums[j], _mm256_maddubs_epi16(codes, sums[j]));
+        for (int j = 0; j < kChains; ++j) {
+            sums[j] = _mm256_add_epi32(sums[j], _mm256_madd_epi16(_mm256_maddubs_epi16(codes, sums[j]), ones));
+        }
     }
-    for (int j = 1; j < kChains; ++j) sums[0] = _mm256_add_epi16(sums[0], sums[j]);
+    for (int j = 1; j < kChains; ++j) sums[0] = _mm256_add_epi32(sums[0], sums[j]);
     __asm__ volatile("" : : "x"(sums[0]));
     return iterations * kChains * 32;
 }

@@ -128,9 +128,9 @@ void project_rows(const LayerContext& context, const AttentionWeights& weights, 
     const int64_t group_heads = config.n_heads / config.n_kv_heads;
     const int64_t n_order = static_cast<int64_t>(context.pass.order().size());
     const int64_t pairs = config.rotary_dim / 2;
-    const int64_t n_tasks = (n_order + kTaskRows - 1) / kTaskRows;
-    context.pool.run(n_tasks, [&](int64_t task, int) {
-        for (int64_t i = task * kTaskRows; i < std::min((task + 1) * kTaskRows, n_order); ++i) {
+    const int64_t task_rows = rows_per_task(static_cast<int32_t>(n_order), context.pool.n_threads());
+    context.pool.run((n_order + task_rows - 1) / task_rows, [&](int64_t task, int) {
+        for (int64_t i = task * task_rows; i < std::min((task + 1) * task_rows, n_order); ++i) {
             const int32_t row = context.pass.order()[static_cast<size_t>(i)];
             float* projected = w.projected + row * width;
             kernels::NormArgs norm;
@@ -163,6 +163,12 @@ void project_rows(const LayerContext& context, const AttentionWeights& weights, 
             std::fill_n(w.n_keys + i * group_heads, group_heads, position + 1);
         }
     });
+}
+
+// How heads' outputs get to the second matrix: converted by whoever computes them if columns can be converted apart.
+bool converts_heads(const ModelConfig& config, const AttentionWeights& weights) {
+    const int64_t columns = weights.o.input_columns();
+    return columns > 0 && config.head_dim % columns == 0;
 }
 
 struct AttendTask {
@@ -227,6 +233,8 @@ void attend(const LayerContext& context, const AttentionWeights& weights, int32_
         args.acc = acc + partition * n_rows * hd;
         k.attention(args);
     }
+    const kernels::MatmulRows inner = inner_rows(context, weights.o);
+    const int32_t first_new = pass.segments().front().first_new;
     constexpr int64_t kPartitionKeys = kernels::kPartitionBlocks * kBlock;
     for (int64_t r = 0; r < n_rows; ++r) {
         const int32_t row = pass.order()[static_cast<size_t>(task.order_begin + r / group_heads)];
@@ -244,6 +252,8 @@ void attend(const LayerContext& context, const AttentionWeights& weights, int32_
         merge.out = out;
         k.attention_merge(merge);
         k.sigmoid_gate({out, w.projected + row * weights.qkv.width() + head * 2 * hd + hd, hd});
+        if (!converts_heads(config, weights)) continue;
+        weights.o.prepare(inner, {row - first_new, row - first_new + 1, head * hd, (head + 1) * hd});
     }
 }
 
@@ -277,25 +287,24 @@ void run_attention(const LayerContext& context, const LayerWeights& layer) {
     const ModelConfig& config = context.model.config();
     const AttentionWeights& weights = *layer.attention;
     Workspace& w = context.work;
-    const int32_t first = context.pass.segments().front().first_new;
-    const int32_t m = context.pass.n_rows() - first;
     const int64_t hidden = config.hidden;
-    norm_rows(context, layer.input_norm, w.x, w.normed);
+    norm_rows_into(context, layer.input_norm, weights.qkv);
+    mark(context, Work::norm);
     observe(context, ActivationSite::mixer_in, w.normed, hidden, hidden);
-    weights.qkv.apply(w.normed + first * hidden, hidden, m, w.projected + first * weights.qkv.width(), weights.qkv.width(),
-                      w.matmul_scratch, context.pool);
+    weights.qkv.multiply(outer_rows(context, weights.qkv), context.pool);
+    mark(context, Work::mixer_in);
     project_rows(context, weights, layer.kv_index);
     const float* keys = w.projected + 2 * config.q_width();
     observe(context, ActivationSite::keys, keys, weights.qkv.width(), config.kv_width());
     observe(context, ActivationSite::values, keys + config.kv_width(), weights.qkv.width(), config.kv_width());
     gather_tails(context, layer.kv_index);
     attend_all(context, weights, layer.kv_index);
-    const int64_t q_width = config.q_width();
-    observe(context, ActivationSite::mixer_out, w.mixed, q_width, q_width);
-    weights.o.apply(w.mixed + first * q_width, q_width, m, w.output + first * hidden, hidden, w.matmul_scratch, context.pool);
-    for_row_blocks(context, [&](int32_t begin, int32_t end, int) {
-        context.model.kernels().add({w.x + begin * hidden, w.output + begin * hidden, (end - begin) * hidden});
-    });
+    const kernels::MatmulRows inner = inner_rows(context, weights.o);
+    if (!converts_heads(config, weights)) prepare_rows(context, weights.o, inner);
+    mark(context, Work::attention);
+    observe(context, ActivationSite::mixer_out, w.mixed, config.q_width(), config.q_width());
+    weights.o.multiply(inner, context.pool);
+    mark(context, Work::mixer_out);
 }
 
 }  // namespace espalier::model

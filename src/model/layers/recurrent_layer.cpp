@@ -1,9 +1,12 @@
 // Gated DeltaNet: short causal convolution, l2-normed keys and queries, the gated delta rule, gated norm.
 //
 // One recurrence only (law 1): the spine runs token by token from the committed state into a fresh state slot; draft nodes
-// run from there in scratch, each from its parent's state. Column blocks of a head's state are independent, so they are the unit
-// of parallel work and stay in L1 for the whole chunk. For draft nodes the raw convolution inputs and the normed keys, values
+// run from there in scratch, each from its parent's state. For draft nodes the raw convolution inputs and the normed keys, values
 // and gates are kept, so that commit can replay the accepted path with the same arithmetic.
+//
+// A key head with the value heads that read it is the unit of work, from the convolution to the inputs of the second matrix: one
+// region of the pool, and what a head's rows become stays in L2. Long chunks go through it by kChunkRows. With more threads
+// than heads, rows and then column blocks of the states are the units instead, in three regions.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -13,119 +16,145 @@
 namespace espalier::model {
 namespace {
 
-// Convolution, SiLU and l2 norms of queries and keys; values stay as the convolution leaves them.
-void run_conv(const LayerContext& context, const RecurrentWeights& weights, int32_t layer, int64_t in_width) {
-    const ModelConfig& config = context.model.config();
-    const kernels::KernelTable& k = context.model.kernels();
-    Workspace& w = context.work;
-    const int64_t channels = config.conv_channels();
-    const int64_t key_channels = static_cast<int64_t>(config.n_key_heads) * config.key_dim;
-    const float q_scale = 1.0f / std::sqrt(static_cast<float>(config.key_dim));
-    for_row_blocks(context, [&](int32_t begin, int32_t end, int) {
-        for (int32_t index = begin; index < end; ++index) {
-            const PassRow& row = context.pass.rows()[static_cast<size_t>(index)];
-            const PassSegment& segment = context.pass.segments()[static_cast<size_t>(row.segment)];
-            const float* committed = context.memory.conv(segment.sequence->state(), layer);
-            kernels::Conv1dArgs args;
-            int32_t column = cache::kConvColumns;
-            int32_t at = index;
-            for (int tap = 3; tap >= 0; --tap) {
-                if (at >= 0) {
-                    args.x[tap] = w.projected + at * in_width;
-                    at = context.pass.rows()[static_cast<size_t>(at)].parent_row;
-                } else {
-                    args.x[tap] = committed + --column * channels;
-                }
-            }
-            args.weight = weights.conv.data();
-            args.weight_stride = channels;
-            args.y = w.conv + index * channels;
-            args.n_channels = channels;
-            k.conv1d(args);
+// Rows of one head that fit L2 with queries, keys, values and outputs: 128 * 2 KiB.
+constexpr int64_t kChunkRows = 128;
 
-            kernels::NormArgs norm;
-            norm.x = args.y;
-            norm.y = args.y;
-            norm.x_stride = norm.y_stride = config.key_dim;
-            norm.n = config.key_dim;
-            norm.n_rows = config.n_key_heads;
-            norm.eps = 1e-6f;  // fixed in the reference, not the model's rms eps
-            norm.scale = q_scale;
-            k.l2norm(norm);
-            norm.x = args.y + key_channels;
-            norm.y = args.y + key_channels;
-            norm.scale = 1.0f;
-            k.l2norm(norm);
+struct Recurrent {
+    const LayerContext& context;
+    const RecurrentWeights& weights;
+    int32_t layer;
+    int64_t channels;
+    int64_t key_channels;  // of queries, and of keys
+    int64_t heads_per_key;
 
-            if (row.tree_row < 0) continue;
-            const size_t bytes = static_cast<size_t>(channels) * sizeof(float);
-            std::memcpy(w.journal_raw(layer) + row.tree_row * channels, args.x[3], bytes);
-            std::memcpy(w.journal_conv(layer) + row.tree_row * channels, args.y, bytes);
+    Recurrent(const LayerContext& context_, const LayerWeights& layer_)
+        : context(context_), weights(*layer_.recurrent), layer(layer_.recurrent_index) {
+        const ModelConfig& config = context.model.config();
+        channels = config.conv_channels();
+        key_channels = static_cast<int64_t>(config.n_key_heads) * config.key_dim;
+        heads_per_key = config.n_value_heads / config.n_key_heads;
+    }
+    int64_t in_width() const { return weights.in.width(); }
+};
+
+struct Channels {
+    int64_t begin;
+    int64_t n;
+};
+
+// Convolution and SiLU of some channels of one row.
+void convolve(const Recurrent& r, int32_t index, Channels range) {
+    const LayerContext& context = r.context;
+    const PassRow& row = context.pass.rows()[static_cast<size_t>(index)];
+    const PassSegment& segment = context.pass.segments()[static_cast<size_t>(row.segment)];
+    const float* committed = context.memory.conv(segment.sequence->state(), r.layer) + range.begin;
+    kernels::Conv1dArgs args;
+    int32_t column = cache::kConvColumns;
+    int32_t at = index;
+    for (int tap = 3; tap >= 0; --tap) {
+        if (at >= 0) {
+            args.x[tap] = context.work.projected + at * r.in_width() + range.begin;
+            at = context.pass.rows()[static_cast<size_t>(at)].parent_row;
+        } else {
+            args.x[tap] = committed + --column * r.channels;
         }
-    });
+    }
+    args.weight = r.weights.conv.data() + range.begin;
+    args.weight_stride = r.channels;
+    args.y = context.work.conv + index * r.channels + range.begin;
+    args.n_channels = range.n;
+    context.model.kernels().conv1d(args);
 }
 
-void run_gates(const LayerContext& context, const RecurrentWeights& weights, int32_t layer, int64_t in_width) {
-    const ModelConfig& config = context.model.config();
-    Workspace& w = context.work;
-    const int64_t heads = config.n_value_heads;
-    const int64_t b_offset = config.conv_channels() + config.value_width();
-    for_row_blocks(context, [&](int32_t begin, int32_t end, int) {
-        kernels::DeltaGatesArgs args;
-        args.b = w.projected + begin * in_width + b_offset;
-        args.a = args.b + heads;
-        args.in_stride = in_width;
-        args.neg_exp_a_log = weights.neg_exp_a_log.data();
-        args.dt_bias = weights.dt_bias.data();
-        args.decay = w.decay + begin * heads;
-        args.beta = w.beta + begin * heads;
-        args.out_stride = heads;
-        args.n_rows = end - begin;
-        args.n_heads = heads;
-        context.model.kernels().delta_gates(args);
-        for (int32_t index = begin; index < end; ++index) {
-            const int32_t tree_row = context.pass.rows()[static_cast<size_t>(index)].tree_row;
-            if (tree_row < 0) continue;
-            std::memcpy(w.journal_decay(layer) + tree_row * heads, w.decay + index * heads,
-                        static_cast<size_t>(heads) * sizeof(float));
-            std::memcpy(w.journal_beta(layer) + tree_row * heads, w.beta + index * heads,
-                        static_cast<size_t>(heads) * sizeof(float));
-        }
-    });
+// l2 norms of queries and keys of some key heads; values stay as the convolution leaves them.
+void normalise_keys(const Recurrent& r, int32_t index, int64_t head, int64_t n_heads) {
+    const int64_t dk = r.context.model.config().key_dim;
+    kernels::NormArgs norm;
+    norm.x = norm.y = r.context.work.conv + index * r.channels + head * dk;
+    norm.x_stride = norm.y_stride = dk;
+    norm.n = dk;
+    norm.n_rows = n_heads;
+    norm.eps = 1e-6f;  // fixed in the reference, not the model's rms eps
+    norm.scale = 1.0f / std::sqrt(static_cast<float>(dk));
+    r.context.model.kernels().l2norm(norm);
+    norm.x = norm.y = norm.y + r.key_channels;
+    norm.scale = 1.0f;
+    r.context.model.kernels().l2norm(norm);
+}
+
+// Decay and beta of value heads [head, head + n_heads) of rows [begin, end).
+void run_gates(const Recurrent& r, int64_t begin, int64_t end, Channels heads) {
+    const ModelConfig& config = r.context.model.config();
+    Workspace& w = r.context.work;
+    kernels::DeltaGatesArgs args;
+    args.b = w.projected + begin * r.in_width() + r.channels + config.value_width() + heads.begin;
+    args.a = args.b + config.n_value_heads;
+    args.in_stride = r.in_width();
+    args.neg_exp_a_log = r.weights.neg_exp_a_log.data() + heads.begin;
+    args.dt_bias = r.weights.dt_bias.data() + heads.begin;
+    args.decay = w.decay + begin * config.n_value_heads + heads.begin;
+    args.beta = w.beta + begin * config.n_value_heads + heads.begin;
+    args.out_stride = config.n_value_heads;
+    args.n_rows = end - begin;
+    args.n_heads = heads.n;
+    r.context.model.kernels().delta_gates(args);
+}
+
+void copy_floats(float* to, const float* from, int64_t n) {
+    std::memcpy(to, from, static_cast<size_t>(n) * sizeof(float));
+}
+
+// Keeps some channels and gates of a draft node for replay.
+void record_channels(const Recurrent& r, int32_t index, Channels range) {
+    const int64_t tree_row = r.context.pass.rows()[static_cast<size_t>(index)].tree_row;
+    if (tree_row < 0) return;
+    Workspace& w = r.context.work;
+    copy_floats(w.journal_raw(r.layer) + tree_row * r.channels + range.begin, w.projected + index * r.in_width() + range.begin,
+                range.n);
+    copy_floats(w.journal_conv(r.layer) + tree_row * r.channels + range.begin, w.conv + index * r.channels + range.begin,
+                range.n);
+}
+void record_gates(const Recurrent& r, int32_t index, Channels heads) {
+    const int64_t tree_row = r.context.pass.rows()[static_cast<size_t>(index)].tree_row;
+    if (tree_row < 0) return;
+    Workspace& w = r.context.work;
+    const int64_t n_heads = r.context.model.config().n_value_heads;
+    copy_floats(w.journal_decay(r.layer) + tree_row * n_heads + heads.begin, w.decay + index * n_heads + heads.begin, heads.n);
+    copy_floats(w.journal_beta(r.layer) + tree_row * n_heads + heads.begin, w.beta + index * n_heads + heads.begin, heads.n);
 }
 
 // Conv columns after n further inputs, the i-th of them at input_at(i); fewer than three inputs keep some of the old columns.
+// Some channels of them; input_at points at the first.
 template <class InputAt>
-void advance_conv_columns(int64_t channels, const float* from, float* to, int64_t n, const InputAt& input_at) {
+void advance_conv_columns(int64_t channels, Channels range, const float* from, float* to, int64_t n, const InputAt& input_at) {
     for (int64_t column = 0; column < cache::kConvColumns; ++column) {
         const int64_t i = n - cache::kConvColumns + column;
-        const float* source = i >= 0 ? input_at(i) : from + (cache::kConvColumns + i) * channels;
-        std::memcpy(to + column * channels, source, static_cast<size_t>(channels) * sizeof(float));
+        const float* source = i >= 0 ? input_at(i) : from + (cache::kConvColumns + i) * channels + range.begin;
+        copy_floats(to + column * channels + range.begin, source, range.n);
     }
 }
 
 // The raw inputs of the spine become the conv columns of the working state.
-void record_conv_columns(const LayerContext& context, int32_t layer, int64_t in_width) {
-    for (size_t s = 0; s < context.pass.segments().size(); ++s) {
-        const PassSegment& segment = context.pass.segments()[s];
-        advance_conv_columns(context.model.config().conv_channels(), context.memory.conv(segment.sequence->state(), layer),
-                             context.memory.conv(context.working_states[s], layer), segment.spine,
-                             [&](int64_t i) { return context.work.projected + (segment.row_begin + i) * in_width; });
-    }
+void record_conv_columns(const Recurrent& r, size_t s, Channels range) {
+    const LayerContext& context = r.context;
+    const PassSegment& segment = context.pass.segments()[s];
+    advance_conv_columns(r.channels, range, context.memory.conv(segment.sequence->state(), r.layer),
+                         context.memory.conv(context.working_states[s], r.layer), segment.spine, [&](int64_t i) {
+                             return context.work.projected + (segment.row_begin + i) * r.in_width() + range.begin;
+                         });
 }
 
 // Column blocks of all value heads: the independent pieces of the delta rule.
-int64_t delta_blocks(const ModelConfig& config) {
-    return config.n_value_heads * ((config.value_dim + kernels::kDeltaColumns - 1) / kernels::kDeltaColumns);
+int64_t blocks_per_head(const ModelConfig& config) {
+    return (config.value_dim + kernels::kDeltaColumns - 1) / kernels::kDeltaColumns;
 }
 
 // Arguments of one block over rows `row` onwards of work.conv, decay and beta, from one state slot into another: shared by the
 // pass and by replay, so that both do the same arithmetic. Nodes and outputs are the caller's.
 kernels::DeltaArgs delta_args(const LayerContext& context, int32_t layer, int64_t block, int64_t row, int32_t from, int32_t to) {
     const ModelConfig& config = context.model.config();
-    const int64_t blocks_per_head = delta_blocks(config) / config.n_value_heads;
-    const int64_t head = block / blocks_per_head;
-    const int64_t column = block % blocks_per_head * kernels::kDeltaColumns;
+    const int64_t head = block / blocks_per_head(config);
+    const int64_t column = block % blocks_per_head(config) * kernels::kDeltaColumns;
     const int64_t dk = config.key_dim;
     const int64_t dv = config.value_dim;
     const int64_t channels = config.conv_channels();
@@ -147,25 +176,106 @@ kernels::DeltaArgs delta_args(const LayerContext& context, int32_t layer, int64_
     return args;
 }
 
-void run_delta(const LayerContext& context, int32_t layer) {
+// Nodes [begin, end) of a segment, which lie in its spine or reach from it to the last node, through one column block.
+struct DeltaTask {
+    size_t segment;
+    int64_t block;
+    int64_t begin;
+    int64_t end;
+    int worker;
+};
+void run_delta(const Recurrent& r, const DeltaTask& task) {
+    const LayerContext& context = r.context;
     const ModelConfig& config = context.model.config();
-    const int64_t n_blocks = delta_blocks(config);
-    const int64_t blocks_per_head = n_blocks / config.n_value_heads;
+    const PassSegment& segment = context.pass.segments()[task.segment];
+    const int64_t row = segment.row_begin + task.begin;
+    const int32_t to = context.working_states[task.segment];
+    const int32_t from = task.begin == 0 ? segment.sequence->state() : to;
+    kernels::DeltaArgs args = delta_args(context, r.layer, task.block, row, from, to);
+    args.parents = context.pass.parents().data() + row;
+    args.continues = context.pass.continues().data() + row;
+    args.first_node = task.begin;
+    args.n_nodes = task.end - task.begin;
+    args.spine = std::min<int64_t>(segment.spine, task.end) - task.begin;
+    args.out = context.work.mixed + row * config.value_width() + task.block / blocks_per_head(config) * config.value_dim +
+               task.block % blocks_per_head(config) * kernels::kDeltaColumns;
+    args.out_stride = config.value_width();
+    args.scratch = context.work.delta_scratch(task.worker);
+    context.model.kernels().delta(args);
+}
+
+// Gated norm of value heads of one row, and their conversion for the second matrix if `inner` is given.
+void run_norm(const Recurrent& r, int64_t index, Channels heads, const kernels::MatmulRows* inner) {
+    const ModelConfig& config = r.context.model.config();
+    Workspace& w = r.context.work;
+    const int64_t dv = config.value_dim;
+    kernels::NormArgs args;
+    args.x = args.y = w.mixed + index * config.value_width() + heads.begin * dv;
+    args.x_stride = args.y_stride = args.z_stride = dv;
+    args.z = w.projected + index * r.in_width() + r.channels + heads.begin * dv;
+    args.weight = r.weights.norm.data();
+    args.n_rows = heads.n;
+    args.n = dv;
+    args.eps = config.rms_eps;
+    r.context.model.kernels().gated_rmsnorm(args);
+    if (inner != nullptr) r.weights.out.prepare(*inner, {index, index + 1, heads.begin * dv, (heads.begin + heads.n) * dv});
+}
+
+// Everything between the two matrices for one key head of one segment.
+void run_key_head(const Recurrent& r, size_t s, int64_t key_head, const kernels::MatmulRows* inner, int worker) {
+    const ModelConfig& config = r.context.model.config();
+    const PassSegment& segment = r.context.pass.segments()[s];
+    const int64_t dk = config.key_dim;
+    const Channels heads{key_head * r.heads_per_key, r.heads_per_key};
+    const Channels ranges[] = {{key_head * dk, dk},
+                               {r.key_channels + key_head * dk, dk},
+                               {2 * r.key_channels + heads.begin * config.value_dim, heads.n * config.value_dim}};
+    const int64_t blocks = blocks_per_head(config);
+    for (int64_t begin = 0; begin < segment.n_nodes;) {
+        // Draft nodes start from the end of the spine, so they go with its last chunk.
+        const int64_t end = begin + kChunkRows < segment.spine ? begin + kChunkRows : segment.n_nodes;
+        for (int64_t node = begin; node < end; ++node) {
+            const auto index = static_cast<int32_t>(segment.row_begin + node);
+            for (const Channels& range : ranges) convolve(r, index, range);
+            normalise_keys(r, index, key_head, 1);
+            for (const Channels& range : ranges) record_channels(r, index, range);
+        }
+        run_gates(r, segment.row_begin + begin, segment.row_begin + end, heads);
+        for (int64_t node = begin; node < end; ++node) record_gates(r, static_cast<int32_t>(segment.row_begin + node), heads);
+        for (int64_t block = heads.begin * blocks; block < (heads.begin + heads.n) * blocks; ++block) {
+            run_delta(r, {s, block, begin, end, worker});
+        }
+        for (int64_t node = begin; node < end; ++node) run_norm(r, segment.row_begin + node, heads, inner);
+        begin = end;
+    }
+    for (const Channels& range : ranges) record_conv_columns(r, s, range);
+}
+
+// The same in three regions, for many threads.
+void run_wide(const Recurrent& r, const kernels::MatmulRows& inner) {
+    const LayerContext& context = r.context;
+    const ModelConfig& config = context.model.config();
+    const Channels all_channels{0, r.channels};
+    const Channels all_heads{0, config.n_value_heads};
+    for_row_blocks(context, [&](int32_t begin, int32_t end, int) {
+        for (int32_t index = begin; index < end; ++index) {
+            convolve(r, index, all_channels);
+            normalise_keys(r, index, 0, config.n_key_heads);
+            record_channels(r, index, all_channels);
+        }
+        run_gates(r, begin, end, all_heads);
+        for (int32_t index = begin; index < end; ++index) record_gates(r, index, all_heads);
+    });
+    const int64_t n_blocks = config.n_value_heads * blocks_per_head(config);
     const auto n_segments = static_cast<int64_t>(context.pass.segments().size());
     context.pool.run(n_segments * n_blocks, [&](int64_t task, int worker) {
         const auto s = static_cast<size_t>(task / n_blocks);
-        const PassSegment& segment = context.pass.segments()[s];
-        const int64_t block = task % n_blocks;
-        const int64_t row = segment.row_begin;
-        kernels::DeltaArgs args = delta_args(context, layer, block, row, segment.sequence->state(), context.working_states[s]);
-        args.parents = context.pass.parents().data() + row;
-        args.n_nodes = segment.n_nodes;
-        args.spine = segment.spine;
-        args.out = context.work.mixed + row * config.value_width() + block / blocks_per_head * config.value_dim +
-                   block % blocks_per_head * kernels::kDeltaColumns;
-        args.out_stride = config.value_width();
-        args.scratch = context.work.delta_scratch(worker);
-        context.model.kernels().delta(args);
+        run_delta(r, {s, task % n_blocks, 0, context.pass.segments()[s].n_nodes, worker});
+        if (task % n_blocks == 0) record_conv_columns(r, s, all_channels);
+    });
+    for_row_blocks(context, [&](int32_t begin, int32_t end, int) {
+        for (int32_t index = begin; index < end; ++index) run_norm(r, index, all_heads, nullptr);
+        r.weights.out.prepare_rows(inner, begin, end);
     });
 }
 
@@ -177,10 +287,9 @@ void gather_journal(const LayerContext& context, int32_t layer, std::span<const 
     for (size_t i = 0; i < tree_rows.size(); ++i) {
         const auto to = static_cast<int64_t>(i);
         const int64_t from = tree_rows[i];
-        std::memcpy(w.conv + to * channels, w.journal_conv(layer) + from * channels,
-                    static_cast<size_t>(channels) * sizeof(float));
-        std::memcpy(w.decay + to * heads, w.journal_decay(layer) + from * heads, static_cast<size_t>(heads) * sizeof(float));
-        std::memcpy(w.beta + to * heads, w.journal_beta(layer) + from * heads, static_cast<size_t>(heads) * sizeof(float));
+        copy_floats(w.conv + to * channels, w.journal_conv(layer) + from * channels, channels);
+        copy_floats(w.decay + to * heads, w.journal_decay(layer) + from * heads, heads);
+        copy_floats(w.beta + to * heads, w.journal_beta(layer) + from * heads, heads);
     }
 }
 
@@ -188,49 +297,42 @@ void gather_journal(const LayerContext& context, int32_t layer, std::span<const 
 
 void run_recurrent(const LayerContext& context, const LayerWeights& layer) {
     const ModelConfig& config = context.model.config();
-    const RecurrentWeights& weights = *layer.recurrent;
+    const Recurrent r(context, layer);
     Workspace& w = context.work;
-    const int64_t hidden = config.hidden;
-    const int64_t in_width = weights.in.width();
-    const int64_t value_width = config.value_width();
-    const int32_t m = context.pass.n_rows();
-    norm_rows(context, layer.input_norm, w.x, w.normed);
-    observe(context, ActivationSite::mixer_in, w.normed, hidden, hidden);
-    weights.in.apply(w.normed, hidden, m, w.projected, in_width, w.matmul_scratch, context.pool);
-    run_conv(context, weights, layer.recurrent_index, in_width);
-    run_gates(context, weights, layer.recurrent_index, in_width);
-    record_conv_columns(context, layer.recurrent_index, in_width);
-    run_delta(context, layer.recurrent_index);
-    for_row_blocks(context, [&](int32_t begin, int32_t end, int) {
-        for (int32_t row = begin; row < end; ++row) {
-            kernels::NormArgs args;
-            args.x = w.mixed + row * value_width;
-            args.y = w.mixed + row * value_width;
-            args.x_stride = args.y_stride = args.z_stride = config.value_dim;
-            args.z = w.projected + row * in_width + config.conv_channels();
-            args.weight = weights.norm.data();
-            args.n_rows = config.n_value_heads;
-            args.n = config.value_dim;
-            args.eps = config.rms_eps;
-            context.model.kernels().gated_rmsnorm(args);
-        }
-    });
-    observe(context, ActivationSite::mixer_out, w.mixed, value_width, value_width);
-    weights.out.apply(w.mixed, value_width, m, w.output, hidden, w.matmul_scratch, context.pool);
-    for_row_blocks(context, [&](int32_t begin, int32_t end, int) {
-        context.model.kernels().add({w.x + begin * hidden, w.output + begin * hidden, (end - begin) * hidden});
-    });
+    norm_rows_into(context, layer.input_norm, r.weights.in);
+    mark(context, Work::norm);
+    observe(context, ActivationSite::mixer_in, w.normed, config.hidden, config.hidden);
+    r.weights.in.multiply(outer_rows(context, r.weights.in), context.pool);
+    mark(context, Work::mixer_in);
+    const kernels::MatmulRows inner = inner_rows(context, r.weights.out);
+    const auto n_segments = static_cast<int64_t>(context.pass.segments().size());
+    if (n_segments * config.n_key_heads >= context.pool.n_threads()) {
+        const int64_t columns = r.weights.out.input_columns();
+        const bool is_apart = columns > 0 && r.heads_per_key * config.value_dim % columns == 0;
+        context.pool.run(n_segments * config.n_key_heads, [&](int64_t task, int worker) {
+            run_key_head(r, static_cast<size_t>(task / config.n_key_heads), task % config.n_key_heads,
+                         is_apart ? &inner : nullptr, worker);
+        });
+        if (!is_apart) prepare_rows(context, r.weights.out, inner);
+    } else {
+        run_wide(r, inner);
+    }
+    mark(context, Work::recurrence);
+    observe(context, ActivationSite::mixer_out, w.mixed, config.value_width(), config.value_width());
+    r.weights.out.multiply(inner, context.pool);
+    mark(context, Work::mixer_out);
 }
 
 void replay_recurrent(const LayerContext& context, std::span<const int32_t> tree_rows, int32_t from, int32_t to) {
-    const int64_t channels = context.model.config().conv_channels();
+    const ModelConfig& config = context.model.config();
+    const int64_t channels = config.conv_channels();
     const auto n = static_cast<int64_t>(tree_rows.size());
     for (int32_t layer = 0; layer < context.model.state_shape().n_recurrent_layers; ++layer) {
         gather_journal(context, layer, tree_rows);
         const float* raw = context.work.journal_raw(layer);
-        advance_conv_columns(channels, context.memory.conv(from, layer), context.memory.conv(to, layer), n,
+        advance_conv_columns(channels, {0, channels}, context.memory.conv(from, layer), context.memory.conv(to, layer), n,
                              [&](int64_t i) { return raw + tree_rows[static_cast<size_t>(i)] * channels; });
-        context.pool.run(delta_blocks(context.model.config()), [&](int64_t block, int worker) {
+        context.pool.run(config.n_value_heads * blocks_per_head(config), [&](int64_t block, int worker) {
             kernels::DeltaArgs args = delta_args(context, layer, block, 0, from, to);
             args.n_nodes = n;
             args.spine = n;
