@@ -2,6 +2,7 @@
 #include <cstdio>
 #include <memory>
 
+#include "app/builtin_model.h"
 #include "app/commands.h"
 #include "base/mapped_file.h"
 #include "bench/agentic.h"
@@ -98,6 +99,7 @@ void add_model(CLI::App& bench, Action& action) {
     c->footer("Example: espalier bench model MODEL -p 512 -n 64 -d 0,8192 -m 1,4,8,16 -r 5 --json");
     c->callback([flags, &action] {
         action = [flags]() -> Status {
+            TRY_ASSIGN(flags->options.model.path, model_or_builtin(flags->options.model.path));
             TRY_ASSIGN(const probe::BenchModelReport report, probe::bench_model(flags->options));
             if (flags->as_json) std::puts(dump_json(report.to_json(), 2).c_str());
             else std::fputs(report.to_table().c_str(), stdout);
