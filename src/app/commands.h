@@ -29,8 +29,8 @@ void add_eval_text(CLI::App& eval, Action& action);
 // MODEL, --acts, --kv-type, --threads of every command that runs a model. An absent MODEL is the built-in one (builtin_model.h).
 void add_model_options(CLI::App& command, engine::ModelOptions& options);
 
-// --draft: auto and off are the same until there is a drafter. Errors: unsupported.
-Status check_draft(const std::string& draft);
+// --draft, checked.
+void add_draft_option(CLI::App& command, std::string& draft);
 
 // Version, compiler and the kernel tier of this CPU, for --version.
 std::string version_text();

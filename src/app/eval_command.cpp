@@ -23,7 +23,6 @@ struct EvalFlags {
     int32_t steps = 8;
     int32_t next = -1;
     probe::GenerateOptions generate;
-    std::string draft = "auto";
 };
 
 CLI::App* model_command(CLI::App& eval, const std::string& name, const std::string& help, EvalFlags& flags) {
@@ -122,7 +121,7 @@ void add_generate(CLI::App& eval, Action& action, const std::string& name, const
     c->add_option("--ids", flags->eval.ids_path, "JSON array of token ids")->required();
     c->add_option("-n", flags->generate.n_tokens, "Tokens to generate")->check(CLI::Range(1, 1 << 18))->capture_default_str();
     c->add_flag("--json", flags->generate.as_object, "Print {\"ids\", \"rounds\", \"drafted\", \"accepted\"}");
-    c->add_option("--draft", flags->draft, "Speculation: auto or off; both decode token by token so far")->capture_default_str();
+    add_draft_option(*c, flags->generate.draft);
     if (name == "sample") {
         auto& s = flags->generate.sampling;
         s.temperature = 1.0f;
@@ -138,7 +137,6 @@ void add_generate(CLI::App& eval, Action& action, const std::string& name, const
     c->footer("Example: espalier eval " + name + " MODEL --ids ids.json -n 64" + (name == "sample" ? " --seed 1" : ""));
     c->callback([flags, &action] {
         action = [flags]() -> Status {
-            TRY(check_draft(flags->draft));
             TRY_ASSIGN(const std::string line, probe::eval_generate(flags->eval, flags->generate));
             std::puts(line.c_str());
             return {};

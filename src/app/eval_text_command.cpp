@@ -79,7 +79,7 @@ void add_draft_replay(CLI::App& eval, Action& action) {
     c->add_option("--tokenizer", flags->tokenizer, "tokenizer.json");
     c->add_option("--chat-template", flags->template_path, "Template file");
     c->add_option("--dataset", flags->dataset, "Recorded conversations, JSON lines")->required();
-    c->add_option("--draft", flags->draft, "auto, off, or a comma list of suffix, template, prefill")->capture_default_str();
+    add_draft_option(*c, flags->draft);
     c->add_option("--nodes", flags->replay.nodes_max, "Draft nodes of a pass at most")
         ->check(CLI::Range(1, decode::kDraftNodesMax))
         ->capture_default_str();

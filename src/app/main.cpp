@@ -7,6 +7,7 @@
 
 #include "app/commands.h"
 #include "base/environment.h"
+#include "decode/draft_options.h"
 #include "kernels/dispatch.h"
 
 namespace espalier::app {
@@ -17,9 +18,15 @@ std::string version_text() {
     return fmt::format("espalier {} (gcc {}, kernels {})", ESPALIER_VERSION, __VERSION__, tier);
 }
 
-Status check_draft(const std::string& draft) {
-    if (draft == "auto" || draft == "off") return {};
-    return unsupported(fmt::format("--draft is \"{}\": there is no drafter yet; use auto or off", draft));
+void add_draft_option(CLI::App& command, std::string& draft) {
+    command
+        .add_option("--draft", draft,
+                    "Speculation: auto, off, or a comma list of mtp[:steps=N,topk=N,nodes=N], suffix, template, prefill")
+        ->check([](const std::string& text) {
+            const auto options = decode::DraftOptions::parse(text);
+            return options ? std::string() : options.error().message;
+        })
+        ->capture_default_str();
 }
 
 void add_model_options(CLI::App& command, engine::ModelOptions& options) {

@@ -33,7 +33,6 @@ struct ServeFlags {
     std::string cache_ram;
     std::string cache_dir;
     std::string cache_disk = "20G";
-    std::string draft = "auto";
     std::string log_level = "info";
     bool is_public_forced = false;
     bool is_model_strict = false;
@@ -122,7 +121,6 @@ Status serve(ServeFlags& flags) {
     const EndSignal end_signal;
     TRY_ASSIGN(const text::Thinking thinking, parse_thinking(flags.thinking));
     TRY_ASSIGN(const LogLevel level, parse_log_level(flags.log_level));
-    TRY(check_draft(flags.draft));
     flags.server.log = Log::to_stderr(level);
     flags.engine.log = flags.server.log;
     TRY(read_cache_flags(flags));
@@ -135,6 +133,7 @@ Status serve(ServeFlags& flags) {
     TRY_ASSIGN(auto http, server::HttpServer::start(flags.server));
 
     TRY_ASSIGN(ModelFiles files, load_model_files(flags.engine.model.path, flags.chat_template));
+    flags.engine.tool_format = files.tool_format;
     flags.engine.disk.template_hash = hash_template(files);
     flags.engine.model.progress = [&](double share) { http->set_progress(share); };
     TRY_ASSIGN(auto engine, engine::LocalEngine::start(flags.engine, files.tokenizer));
@@ -188,7 +187,7 @@ void add_serve(CLI::App& parent, Action& action) {
     c->add_option("--cache-dir", flags->cache_dir,
                   "Folder for conversations on disk, or off; default: under the user's cache folder");
     c->add_option("--cache-disk", flags->cache_disk, "Most that conversations on disk may take")->capture_default_str();
-    c->add_option("--draft", flags->draft, "Speculation: auto or off; both decode token by token so far")->capture_default_str();
+    add_draft_option(*c, flags->engine.draft);
     c->add_option("--log-level", flags->log_level, "error, warning, info, debug")
         ->check(CLI::IsMember({"error", "warning", "info", "debug"}))
         ->capture_default_str();

@@ -6,6 +6,7 @@
 // job's queue holds at most its own max_tokens + a few events, so the engine never blocks on a slow reader).
 #pragma once
 
+#include <array>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -18,6 +19,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "text/tool_outline.h"
 
 namespace espalier::engine {
 
@@ -58,12 +60,16 @@ struct Job {
     std::string cache_owner;                // whose cache: nothing is shared between owners, and memory is shared out among them
     std::string cache_salt;                 // conversations with different salts never share cached state
     std::string session_hint;               // names the conversation in logs; what is cached is decided by token ids alone
+    std::vector<text::ToolOutline> tools;   // what calls in the reply may look like: for drafts only
 };
 
 enum class FinishReason { stop_id, stop_string, length, cancelled, failed };
 
 enum class CacheSource { none, ram, disk };
 const char* to_string(CacheSource source);
+
+// Where drafts come from, as flags and counters spell it.
+inline constexpr std::array<const char*, 3> kDraftSources = {"template", "suffix", "mtp"};
 
 struct Timings {
     int32_t prompt_tokens = 0;
@@ -76,6 +82,8 @@ struct Timings {
     double decode_ms = 0;
     int32_t drafted = 0;
     int32_t accepted = 0;
+    std::array<int32_t, kDraftSources.size()> drafted_by{};  // a draft of two sources counts for both
+    std::array<int32_t, kDraftSources.size()> accepted_by{};
     int32_t rounds = 0;  // forwards after the prompt
 };
 

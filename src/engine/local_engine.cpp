@@ -20,6 +20,7 @@
 
 #include "base/check.h"
 #include "cache/conversation_cache.h"
+#include "decode/merged_drafts.h"
 #include "decode/step_loop.h"
 #include "engine/disk_identity.h"
 #include "engine/load.h"
@@ -175,6 +176,7 @@ public:
         TRY_ASSIGN(forward_, model::Forward::create(*loaded_.model, *memory_, *loaded_.pool, limits));
         const int32_t vocab = loaded_.model->config().vocab;
         TRY_ASSIGN(loop_, decode::StepLoop::create(*forward_, tokenizer_ ? std::min(vocab, tokenizer_->vocab_size()) : vocab));
+        TRY(start_drafting());
         cache_->set_ms_per_token(ms_per_row_);
         describe();
         update_gauges();
@@ -275,6 +277,7 @@ private:
                          {"hidden", fmt::format("{}", config.hidden)},
                          {"vocab", fmt::format("{}", config.vocab)},
                          {"mtp", loaded_.model->mtp() != nullptr ? "present" : "absent"},
+                         {"draft", drafting_->options().text()},
                          {"kv_pages", fmt::format("{}", plan_.n_pages)},
                          {"snapshots_max", fmt::format("{}", plan_.snapshots_max)},
                          {"page_bytes", fmt::format("{}", memory_->pages().slot_bytes())},
@@ -285,6 +288,19 @@ private:
 
     // False: the engine is to stop. Writes conversations to disk when there was nothing else to do for a while; the store's queue
     // is short, so whenever it has finished something there is room for more.
+    Status start_drafting() {
+        decode::Drafting::Parts parts;
+        TRY_ASSIGN(parts.options, decode::DraftOptions::parse(options_.draft));
+        if (parts.options.has_mtp && !parts.options.is_adaptive && loaded_.model->mtp() == nullptr)
+            return unsupported(fmt::format("--draft {}: {} has no MTP head", options_.draft, options_.model.path));
+        parts.tokenizer = tokenizer_.get();
+        parts.tool_format = options_.tool_format;
+        drafting_.emplace(std::move(parts));
+        if (drafting_->options().is_off()) return {};
+        loop_->set_cost_model(&drafting_->cost());
+        return drafting_->cost().measure(*forward_);
+    }
+
     bool wait_for_work() {
         std::unique_lock lock(mutex_);
         const auto has_work = [this] { return is_stopping_ || !queue_.empty() || !running_.empty(); };
@@ -447,6 +463,9 @@ private:
         running_.push_back({queued.stream, key, source,
                             decode::Generation(std::move(*sequence), std::move(job.prompt), std::move(params), tokenizer_.get()),
                             std::move(points), pages, queued.submitted, admitted, Clock::now(), admitted, match.has_echo});
+        decode::Generation& generation = running_.back().generation;
+        generation.set_drafts(drafting_->begin(
+            {generation.prompt(), generation.params().max_tokens, &job.tools, generation.params().stop_ids}));
         count_admission(running_.back(), miss);
         report_progress(running_.back(), miss);
         if (!running_.back().generation.needs_first_token()) return;
@@ -619,6 +638,13 @@ private:
         t.prefill_ms = ms_between(job.restored, job.has_token ? job.first_token : now);
         t.decode_ms = job.has_token ? ms_between(job.first_token, now) : 0;
         t.rounds = job.generation.rounds;
+        const decode::DraftCounts& drafts = job.generation.draft_counts;
+        t.drafted = static_cast<int32_t>(drafts.drafted);
+        t.accepted = static_cast<int32_t>(drafts.accepted);
+        for (size_t source = 0; source < kDraftSources.size(); ++source) {
+            t.drafted_by[source] = static_cast<int32_t>(drafts.drafted_by[source]);
+            t.accepted_by[source] = static_cast<int32_t>(drafts.accepted_by[source]);
+        }
         return t;
     }
 
@@ -674,6 +700,7 @@ private:
     std::unique_ptr<cache::Memory> memory_;
     std::optional<cache::ConversationCache> cache_;
     std::unique_ptr<model::Forward> forward_;
+    std::optional<decode::Drafting> drafting_;
     std::unique_ptr<decode::StepLoop> loop_;
     std::list<RunningJob> running_;
     std::vector<decode::Generation*> steps_;

@@ -11,6 +11,7 @@
 #include "engine/engine.h"
 #include "engine/model_options.h"
 #include "text/tokenizer.h"
+#include "text/tool_format.h"
 
 namespace espalier::engine {
 
@@ -28,6 +29,8 @@ struct EngineOptions {
     int32_t jobs_max = 64;       // requests that wait
     int64_t cache_bytes = 0;     // KV pages, states and their index; 0 = a quarter of free memory
     DiskOptions disk;
+    std::string draft = "off";     // the words of --draft
+    text::ToolFormat tool_format;  // of the model, for drafts of calls
     Log log;  // no text of prompts or replies
 };
 

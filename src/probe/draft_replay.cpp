@@ -124,13 +124,6 @@ double share(int64_t part, int64_t whole) {
 }
 
 Json report(const Totals& totals, const DraftReplayOptions& options) {
-    Json sources = Json::object();
-    for (int32_t kind = 0; kind < decode::kDraftKinds; ++kind) {
-        const auto at = static_cast<size_t>(kind);
-        if (totals.counts.drafted_by[at] == 0) continue;
-        sources[to_string(static_cast<decode::DraftKind>(kind))] =
-            Json{{"drafted", totals.counts.drafted_by[at]}, {"accepted", totals.counts.accepted_by[at]}};
-    }
     return Json{
         {"draft", options.draft.text()},
         {"nodes_max", options.nodes_max},
@@ -141,7 +134,7 @@ Json report(const Totals& totals, const DraftReplayOptions& options) {
         {"nodes", share(totals.nodes, totals.passes)},
         {"drafted", totals.counts.drafted},
         {"accepted", totals.counts.accepted},
-        {"sources", std::move(sources)},
+        {"sources", draft_sources_json(totals.counts)},
         {"accepted_in_prefill", share(totals.accepted_in_prefill, totals.turns)},
         {"heads", totals.heads},
         {"heads_in_prefill", share(totals.heads_in_prefill, totals.heads)},
@@ -149,6 +142,17 @@ Json report(const Totals& totals, const DraftReplayOptions& options) {
 }
 
 }  // namespace
+
+Json draft_sources_json(const decode::DraftCounts& counts) {
+    Json sources = Json::object();
+    for (int32_t kind = 0; kind < decode::kDraftKinds; ++kind) {
+        const auto at = static_cast<size_t>(kind);
+        if (counts.drafted_by[at] == 0) continue;
+        sources[to_string(static_cast<decode::DraftKind>(kind))] =
+            Json{{"drafted", counts.drafted_by[at]}, {"accepted", counts.accepted_by[at]}};
+    }
+    return sources;
+}
 
 Result<Json> replay_drafts(const bench::Dataset& dataset, const DraftReplayOptions& options) {
     decode::Drafting::Parts parts;

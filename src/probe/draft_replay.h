@@ -9,6 +9,7 @@
 #include "base/result.h"
 #include "bench/dataset.h"
 #include "decode/draft_options.h"
+#include "decode/draft_tree.h"
 #include "text/chat_template.h"
 #include "text/tokenizer.h"
 
@@ -20,6 +21,9 @@ struct DraftReplayOptions {
     std::shared_ptr<const text::Tokenizer> tokenizer;
     std::shared_ptr<const text::ChatTemplate> chat_template;
 };
+
+// {"suffix": {"drafted", "accepted"}, ...} of the sources that proposed anything.
+Json draft_sources_json(const decode::DraftCounts& counts);
 
 // {"turns", "reply_tokens", "plain_rounds", "rounds" (both per turn), "drafted", "accepted", ...}. Errors: invalid_input naming
 // the conversation whose template refused; unsupported for mtp, which needs a model.

@@ -9,9 +9,11 @@
 
 #include "base/json.h"
 #include "base/mapped_file.h"
+#include "decode/merged_drafts.h"
 #include "decode/step_loop.h"
 #include "kernels/quantize/formats.h"
 #include "model/mtp.h"
+#include "probe/draft_replay.h"
 #include "probe/npy.h"
 
 namespace espalier::probe {
@@ -207,16 +209,29 @@ Result<std::string> eval_generate(const EvalOptions& options, const GenerateOpti
     TRY_ASSIGN(auto session, EvalSession::open(options.model, context));
     TRY(session->check(ids));
     TRY_ASSIGN(auto loop, decode::StepLoop::create(session->forward(), session->vocab()));
+    decode::Drafting::Parts parts;
+    TRY_ASSIGN(parts.options, decode::DraftOptions::parse(generate.draft));
+    decode::Drafting drafting(std::move(parts));
+    if (!drafting.options().is_off()) {
+        TRY(drafting.cost().measure(session->forward()));
+        loop->set_cost_model(&drafting.cost());
+    }
     decode::GenerationParams params;
     params.sampling = generate.sampling;
     params.max_tokens = generate.n_tokens;
     decode::Generation generation(std::move(session->sequence()), std::move(ids), std::move(params), nullptr);
+    generation.set_drafts(drafting.begin({generation.prompt(), generate.n_tokens, nullptr, {}}));
     decode::Generation* const pointer = &generation;
     while (!generation.is_done()) TRY(loop->step({&pointer, 1}, session->forward().limits().rows_max, {}));
     if (generation.reason() == decode::EndReason::broken) return not_finite(options.model.path);
     const Json reply(std::vector<TokenId>(generation.reply().begin(), generation.reply().end()));
     if (!generate.as_object) return dump_json(reply);
-    return dump_json(Json{{"ids", reply}, {"rounds", generation.rounds}, {"drafted", 0}, {"accepted", 0}});
+    const decode::DraftCounts& counts = generation.draft_counts;
+    return dump_json(Json{{"ids", reply},
+                          {"rounds", generation.rounds},
+                          {"drafted", counts.drafted},
+                          {"accepted", counts.accepted},
+                          {"sources", draft_sources_json(counts)}});
 }
 
 }  // namespace espalier::probe

@@ -99,7 +99,8 @@ Status eval_mtp(const EvalOptions& options, int32_t steps, std::optional<TokenId
 struct GenerateOptions {
     int32_t n_tokens = 64;
     decode::SamplerParams sampling;
-    bool as_object = false;  // {"ids", "rounds", "drafted", "accepted"} instead of a bare array
+    bool as_object = false;  // {"ids", "rounds", "drafted", "accepted", "sources"} instead of a bare array
+    std::string draft = "off";
 };
 // Returns the line to print.
 Result<std::string> eval_generate(const EvalOptions& options, const GenerateOptions& generate);

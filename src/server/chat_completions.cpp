@@ -77,6 +77,7 @@ Outcome handle_chat_completions(Service& service, const HandlerContext& context,
         rendered->ids.insert(rendered->ids.end(), ids.begin(), ids.end());
     }
     identify_client(options, request, body.fields);
+    body.fields.tools = text::outline_tools(body.chat.tools);
     plan.log_fields +=
         fmt::format(" prepare_ms={:.1f}", std::chrono::duration<double, std::milli>(Clock::now() - request.received).count());
     if (auto error = submit_jobs(*context, body.fields, std::move(rendered->ids), rendered->stable_boundaries, plan.streams)) {

@@ -61,6 +61,11 @@ void Metrics::count_timings(const engine::Timings& timings) {
     std::lock_guard lock(mutex_);
     drafted_ += timings.drafted;
     accepted_ += timings.accepted;
+    rounds_ += timings.rounds;
+    for (size_t i = 0; i < engine::kDraftSources.size(); ++i) {
+        drafted_by_[engine::kDraftSources[i]] += timings.drafted_by[i];
+        accepted_by_[engine::kDraftSources[i]] += timings.accepted_by[i];
+    }
     prefill_seconds_ += timings.prefill_ms / 1000;
     decode_seconds_ += timings.decode_ms / 1000;
 }
@@ -109,6 +114,9 @@ std::string Metrics::text(const engine::BackendGauges& gauges) const {
     append_metric(out, "output_tokens_total", "counter", "Tokens produced.", gauges.output_tokens_total);
     append_metric(out, "draft_tokens_total", "counter", "Draft tokens proposed.", drafted_);
     append_metric(out, "draft_tokens_accepted_total", "counter", "Draft tokens accepted.", accepted_);
+    append_metric(out, "rounds_total", "counter", "Forward passes after prompts.", rounds_);
+    append_by_label(out, "draft_source_tokens_total", "Draft tokens proposed, by source.", "source", drafted_by_);
+    append_by_label(out, "draft_source_tokens_accepted_total", "Draft tokens accepted, by source.", "source", accepted_by_);
     append_metric(out, "prefill_seconds_total", "counter", "Time spent on prompts.", prefill_seconds_);
     append_metric(out, "decode_seconds_total", "counter", "Time spent on replies.", decode_seconds_);
     append_metric(out, "clients_gone_total", "counter", "Replies given up because the client left.", clients_gone_);

@@ -41,6 +41,9 @@ private:
     int64_t clients_gone_ = 0;
     int64_t drafted_ = 0;
     int64_t accepted_ = 0;
+    int64_t rounds_ = 0;
+    std::map<std::string, int64_t> drafted_by_;
+    std::map<std::string, int64_t> accepted_by_;
     double prefill_seconds_ = 0;
     double decode_seconds_ = 0;
     Histogram request_seconds_;

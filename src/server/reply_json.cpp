@@ -34,6 +34,10 @@ Json usage_json(const engine::Timings& t) {
 
 Json timings_json(const engine::Timings& t) {
     const int32_t computed = t.prompt_tokens - t.cached_tokens;
+    Json sources = Json::object();
+    for (size_t i = 0; i < engine::kDraftSources.size(); ++i) {
+        if (t.drafted_by[i] > 0) sources[engine::kDraftSources[i]] = {{"n", t.drafted_by[i]}, {"accepted", t.accepted_by[i]}};
+    }
     return {{"cache_n", t.cached_tokens},
             {"cache_source", engine::to_string(t.cache_source)},
             {"restore_ms", t.restore_ms},
@@ -45,6 +49,7 @@ Json timings_json(const engine::Timings& t) {
             {"predicted_per_second", per_second(t.output_tokens, t.decode_ms)},
             {"draft_n", t.drafted},
             {"draft_n_accepted", t.accepted},
+            {"draft_sources", std::move(sources)},
             {"rounds", t.rounds},
             {"queue_ms", t.queue_ms}};
 }

@@ -146,6 +146,7 @@ engine::Job make_job(const RequestFields& fields, const ServerContext& context, 
     job.cache_owner = fields.cache_owner;
     job.cache_salt = fields.cache_salt;
     job.session_hint = fields.session_hint;
+    job.tools = fields.tools;
     return job;
 }
 

@@ -27,6 +27,7 @@ struct RequestFields {
     std::string cache_owner;  // see identify_client()
     std::string cache_salt;
     std::string session_hint;
+    std::vector<text::ToolOutline> tools;
 };
 
 void read_request_fields(FieldReader& reader, const ServerLimits& limits, const SamplingDefaults& defaults, ReadState& state,
