@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <map>
 #include <random>
 #include <set>
 
@@ -108,13 +109,18 @@ private:
     int32_t rank(const ModelSnapshot& s) const {
         bool is_superseded = false;
         bool is_parent = false;
+        std::vector<const ModelSnapshot*> boundaries;
         for (const ModelSnapshot& t : all) {
-            if (!t.is_boundary() || !t.is_below(s)) continue;
+            if (t.is_boundary() && t.key == s.key) boundaries.push_back(&t);
+        }
+        for (const ModelSnapshot* below : boundaries) {
+            const ModelSnapshot& t = *below;
+            if (!t.is_below(s)) continue;
             if (s.kind != PointKind::user_boundary || t.kind == PointKind::user_boundary) is_superseded = true;
             bool is_next = true;
             bool is_last = true;
-            for (const ModelSnapshot& u : all) {
-                if (!u.is_boundary()) continue;
+            for (const ModelSnapshot* other : boundaries) {
+                const ModelSnapshot& u = *other;
                 is_next = is_next && !(u.is_below(s) && t.is_below(u));
                 is_last = is_last && !u.is_below(t);
             }
@@ -135,12 +141,17 @@ private:
     }
     bool drop_one(const std::string& owner, bool is_must, int32_t rank_max, const Tokens* spared, const CacheKey& spared_key) {
         const int32_t tier_max = is_must ? 2 : bytes_of(owner) > 0 ? tier(owner, owner) : 0;
+        std::map<std::string, int32_t> tiers;
+        for (const ModelSnapshot& s : all) {
+            if (!tiers.contains(s.key.owner)) tiers[s.key.owner] = tier(s.key.owner, owner);
+        }
         auto victim = all.end();
         std::tuple<int32_t, int32_t, int64_t, uint64_t> best;
         for (auto s = all.begin(); s != all.end(); ++s) {
             if (spared != nullptr && s->key == spared_key && s->ids == *spared) continue;
-            const std::tuple order(tier(s->key.owner, owner), rank(*s), s->last_used, s->serial);
-            if (std::get<0>(order) > tier_max || std::get<1>(order) > rank_max) continue;
+            if (tiers[s->key.owner] > tier_max) continue;
+            const std::tuple order(tiers[s->key.owner], rank(*s), s->last_used, s->serial);
+            if (std::get<1>(order) > rank_max) continue;
             if (victim == all.end() || order < best) {
                 victim = s;
                 best = order;
