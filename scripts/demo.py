@@ -1,9 +1,8 @@
 #!/usr/bin/env python3
-"""./dev demo [--json FILE] [--turns A-B]: the main job once, end to end, with what a clean clone has.
+"""./dev demo [--json FILE] [--full]: the main job once, end to end, with what a clean clone has.
 
-Makes a small checkpoint with random weights (fixed seed), serves it, lets the benchmark client replay two recorded agent
-conversations against it, and prints what was measured. The replies are noise by construction, so their score is printed as such;
-times, token counts and the share of cached tokens are real.
+Serves the built-in model, lets the benchmark client replay agent conversations that the model has not seen and ask single-turn
+requests for function calls, and prints what was measured.
 """
 import argparse
 import csv
@@ -20,14 +19,17 @@ import urllib.request
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path[0] = str(ROOT)  # not scripts/, where this file would hide the package
+from demo.eval import replay  # noqa: E402
+from demo.world import conversations, functions  # noqa: E402
+
 PROGRAM = Path(os.environ.get("ESPALIER_BIN", ROOT / "build" / "release" / "espalier"))
 WORK = ROOT / "build" / "demo"
-DATASET = ROOT / "demo" / "data" / "agentic_two.jsonl"
-TOKENIZER = ROOT / "tests" / "golden" / "text" / "tokenizer" / "tiny" / "tokenizer.json"
-TEMPLATE = ROOT / "tests" / "golden" / "text" / "templates" / "qwen3.6.jinja"
-# The small tokenizer needs about twice the tokens of the real one; the longer conversation then ends near 45,000.
-CONTEXT_TOKENS = 65536
+MODEL = ROOT / "demo" / "model"
+SEED = 1
 START_SECONDS_MAX = 60
+# Conversations, most tasks in one, requests in each category, prompts whose replies are drafted.
+SIZES = {"short": (4, 4, 20, 10), "full": (50, 2, 40, 40)}
 
 
 class DemoError(Exception):
@@ -40,12 +42,25 @@ def call(*arguments):
         raise DemoError(f"espalier {arguments[0]} {arguments[1]} ended with exit code {done.returncode}")
 
 
-def make_model():
-    model = WORK / "model"
-    if not (model / "config.json").exists():
-        print("Making a small checkpoint with random weights ...", flush=True)
-        call("eval", "make-model", "--shape", "tiny", "--format", "bf16", "--out", model, "--seed", "1", "--tokenizer", TOKENIZER)
-    return model
+def measure_accuracy(url, report):
+    """{"overall", "subsets"} as shares."""
+    command = [PROGRAM, "bench", "bfcl", "--url", url, "--dataset", WORK / "requests.jsonl", "--out", report, "--json"]
+    done = subprocess.run([str(part) for part in command], cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, check=False)
+    if done.returncode != 0:
+        raise DemoError(f"espalier bench bfcl ended with exit code {done.returncode}")
+    result = json.loads(done.stdout)
+    return {"overall": result["overall"] / 100, "subsets": {name: value / 100 for name, value in result["breakdown"]["subset_scores"].items()}}
+
+
+def write_lines(path, rows):
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+
+
+def write_test_set(n_conversations, n_tasks, n_requests):
+    """Held-out data, the same in every run: names and values that no training text contains."""
+    episodes = conversations.episodes(SEED, "test", n_conversations, (min(2, n_tasks), n_tasks))
+    write_lines(WORK / "conversations.jsonl", [row for episode in episodes for row in episode.rows()])
+    write_lines(WORK / "requests.jsonl", functions.samples(SEED, "test", n_requests))
 
 
 def free_port():
@@ -56,8 +71,7 @@ def free_port():
 
 def start_server(model, port):
     """Starts the server and waits until it is ready. Its output goes to build/demo/server.log."""
-    command = [PROGRAM, "serve", model, "--host", "127.0.0.1", "--port", port, "--ctx", CONTEXT_TOKENS, "--thinking", "off",
-               "--chat-template", TEMPLATE]
+    command = [PROGRAM, "serve", model, "--host", "127.0.0.1", "--port", port, "--thinking", "off", "--cache-dir", "off"]
     with open(WORK / "server.log", "wb") as log:
         server = subprocess.Popen([str(part) for part in command], cwd=ROOT, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
     deadline = time.monotonic() + START_SECONDS_MAX
@@ -131,36 +145,57 @@ def print_table(rows):
                         for column, (cell, width) in enumerate(zip(line, widths))).rstrip())
 
 
+def peak_memory_mib(process):
+    status = Path(f"/proc/{process.pid}/status").read_text(encoding="ascii")
+    return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM")) / 1024
+
+
+def print_accuracy(accuracy):
+    print("\nsingle-turn requests: " + ", ".join(
+        f"{name} {100 * value:.0f} %" for name, value in accuracy["subsets"].items()) + f"; overall {100 * accuracy['overall']:.1f} %")
+
+
 def run(options):
     WORK.mkdir(parents=True, exist_ok=True)
-    model = make_model()
+    n_conversations, n_tasks, n_requests, n_drafted = SIZES["full" if options.full else "short"]
+    write_test_set(n_conversations, n_tasks, n_requests)
     port = free_port()
-    server = start_server(model, port)
+    server = start_server(options.model, port)
     report = WORK / "report"
+    url = f"http://127.0.0.1:{port}"
     try:
-        print("Replaying two recorded agent conversations ...", flush=True)
-        turns_option = ["--turns", options.turns] if options.turns else []
-        call("bench", "agentic", "--url", f"http://127.0.0.1:{port}", "--dataset", DATASET, "--out", report, "--replay-lengths", *turns_option)
+        print(f"Replaying {n_conversations} agent conversations that the model has not seen ...", flush=True)
+        call("bench", "agentic", "--url", url, "--dataset", WORK / "conversations.jsonl", "--out", report)
+        print(f"Asking {n_requests * len(functions.CATEGORIES)} single-turn requests for function calls ...", flush=True)
+        accuracy = measure_accuracy(url, report)
+        memory = peak_memory_mib(server)
     finally:
         stop_server(server)
+    print("Drafting replies with the multi-token prediction head ...", flush=True)
+    acceptance = replay.acceptance(PROGRAM, options.model, "test", SEED, WORK, n_drafted)
     turns = read_turns(report)
     names = list(dict.fromkeys(turn["conversation"] for turn in turns))
     whole = summarise(turns)
     print()
-    print_table([(name, summarise([turn for turn in turns if turn["conversation"] == name])) for name in names] + [("all", whole)])
-    print("\nThe weights are random: replies are noise of the recorded length and their IoU says nothing. Times, token counts and the"
-          "\ncached share are measured on a model of tiny size; they are not the speed of a real one.")
+    shown_names = names if len(names) <= 8 else []
+    print_table([(name, summarise([turn for turn in turns if turn["conversation"] == name])) for name in shown_names] + [("all", whole)])
+    print_accuracy(accuracy)
+    print("drafts accepted: " + (", ".join(f"{name.replace('_', ' ')} {100 * share:.0f} %" for name, share in acceptance.items()) or "no head")
+          + f"; peak memory of the server {memory:.0f} MiB")
+    print("\nThe built-in model is tiny and knows one small world: its scores show that the path is right, not what a real model can do;\n"
+          "its speed is not that of a real one.")
     print(f"All figures: {report.relative_to(ROOT)}")
     if options.json:
-        result = {"iou": whole["iou"], "accuracy": None, "acceptance_depth1": None, "cached_share": whole["cached_share"],
-                  "tokens_per_s": whole["tokens_per_s"], "weights": "random", **{key: whole[key] for key in whole}}
+        result = {**whole, "accuracy": accuracy["overall"], "accuracy_by_category": accuracy["subsets"],
+                  "acceptance_depth1": acceptance.get("depth_1"), "acceptance": acceptance, "peak_memory_mib": memory}
         Path(options.json).write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
 
 
 def main():
     parser = argparse.ArgumentParser(prog="./dev demo")
     parser.add_argument("--json", metavar="FILE", help="also write the figures as JSON")
-    parser.add_argument("--turns", metavar="A-B", help="only these turns of each conversation")
+    parser.add_argument("--full", action="store_true", help="the whole test set, as in docs/PERFORMANCE.md")
+    parser.add_argument("--model", type=Path, default=MODEL, help="another model of the world, e.g. a newly trained one")
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that the server is stopped too
     try:

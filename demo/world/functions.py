@@ -184,12 +184,17 @@ def reasoning(row: dict) -> str:
     return "I need " + " and ".join(call["name"] for call in row["calls"]) + " ."
 
 
+def _allowed(value: object) -> list:
+    """The values the accuracy phase accepts: a list of one; inside an object again a list for each key."""
+    return [{key: [item] for key, item in value.items()}] if isinstance(value, dict) else [value]
+
+
 def sample(rng: random.Random, functions: list[Function], split: str, category: str, number: int) -> dict:
     """One line of a data set for `espalier bench bfcl`, with the expected calls beside it."""
     n_tools = {"simple": (1, 1), "parallel": (1, 1), "irrelevance": (1, 3)}.get(category, (2, 4))
     tools = rng.sample(functions, rng.randint(*n_tools))
     row = request(rng, tools, split, category)
-    truth = [{call["name"]: {name: [value] for name, value in call["arguments"].items()}} for call in row["calls"]]
+    truth = [{call["name"]: {name: _allowed(value) for name, value in call["arguments"].items()}} for call in row["calls"]]
     return {
         "sample_id": f"{split}_{category}_{number}",
         "subset": category,

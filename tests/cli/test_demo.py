@@ -1,13 +1,14 @@
-"""./dev demo on the first turns: a server, the benchmark client and a table, from a clean tree's files alone."""
+"""./dev demo: the built-in model, a server, the benchmark client and a table, from a clean tree's files alone."""
 import json
 import os
+import shutil
 import subprocess
 import sys
 
 
-def test_demo_replays_both_conversations(source_dir, espalier_bin, tmp_path):
+def test_demo_shows_the_built_in_model_at_work(source_dir, espalier_bin, tmp_path):
     figures = tmp_path / "figures.json"
-    command = [sys.executable, source_dir / "scripts" / "demo.py", "--turns", "1-3", "--json", figures]
+    command = [sys.executable, source_dir / "scripts" / "demo.py", "--json", figures]
     environment = {**os.environ, "ESPALIER_BIN": str(espalier_bin)}
     demo = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
     try:
@@ -16,10 +17,23 @@ def test_demo_replays_both_conversations(source_dir, espalier_bin, tmp_path):
         demo.terminate()  # it stops its server
         demo.wait()
     assert demo.returncode == 0, err
-    assert "psf__requests-1921" in out and "pallets__flask-5014" in out
-    assert "The weights are random" in out
+    assert "test_0" in out and "single-turn requests" in out
     result = json.loads(figures.read_text())
-    assert result["turns"] == 4
-    assert result["output_tokens"] > 0 and result["tokens_per_s"] > 0
-    # Requests are at turns 1 and 3 (2 is the recorded reply): the second of each conversation continues the first.
-    assert 0.3 < result["cached_share"] < 0.9
+    assert result["iou"] >= 0.85
+    assert result["accuracy"] >= 0.88
+    assert result["acceptance_depth1"] >= 0.85
+    assert result["cached_share"] > 0.7
+    assert result["tokens_per_s"] > 0
+
+
+def test_a_command_without_a_model_uses_the_built_in_one(espalier_bin, source_dir, tmp_path):
+    layout = tmp_path / "prefix"
+    for folder in ("bin", "share/espalier"):
+        (layout / folder).mkdir(parents=True)
+    shutil.copy(espalier_bin, layout / "bin" / "espalier")
+    (layout / "share" / "espalier" / "model").symlink_to(source_dir / "demo" / "model")
+    command = [layout / "bin" / "espalier", "run", "The test ./tests/test_amber_river.py fails. Fix the code.", "--temp", "0"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "built-in demo model" in done.stderr
+    assert done.stdout.strip(), "it says something"
