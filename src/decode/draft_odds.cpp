@@ -36,12 +36,14 @@ constexpr std::array<std::array<float, kCounts.size() + 1>, kLengths.size() + 1>
                                                                                                   {0.85f, 0.95f, 0.95f},
                                                                                                   {0.85f, 0.93f, 0.95f},
                                                                                                   {0.95f, 0.98f, 0.98f}}};
+constexpr float kMtpTopRate = 0.7f;
 constexpr float kDisagreement = 0.85f;  // of a share of the matches
 constexpr std::array<float, ToolText::kPlaces> kPlaceRates = {0.97f, 0.9f, 0.99f, 0.3f, 0.99f, 0.02f};
 
 }  // namespace
 
-DraftOdds::DraftOdds() : suffix_(kSuffixCells), template_(kTemplateCells), mtp_(kMtpCells), all_(kAllCells) {}
+DraftOdds::DraftOdds()
+    : suffix_(kSuffixCells), template_(kTemplateCells), mtp_(kMtpCells), mtp_top_(kDepths.size() + 1), all_(kAllCells) {}
 
 Evidence DraftOdds::of_suffix(const SuffixIndex::Candidate& candidate) const {
     const size_t length = bucket<int32_t>(candidate.length, kLengths);
@@ -72,6 +74,14 @@ Evidence DraftOdds::of_all(uint8_t kinds, uint8_t spoken, float best) const {
     const size_t contested = (spoken & ~kinds) != 0 ? 1 : 0;
     const size_t cell = (bucket<float>(best, kRates) * 8 + kinds) * 2 + contested;
     return {static_cast<uint16_t>(cell), all_.rate(cell, contested != 0 ? best * best : best)};
+}
+
+float DraftOdds::of_mtp_top(int32_t depth) const {
+    return mtp_top_.rate(bucket<int32_t>(depth, kDepths), kMtpTopRate);
+}
+
+void DraftOdds::learn_mtp_top(int32_t depth, bool is_hit) {
+    mtp_top_.update(bucket<int32_t>(depth, kDepths), is_hit);
 }
 
 void DraftOdds::learn(DraftKind kind, uint16_t cell, bool is_hit) {

@@ -10,6 +10,7 @@
 #include <cstdint>
 
 #include "decode/draft_tree.h"
+#include "decode/mtp_drafter.h"
 #include "decode/rate_table.h"
 #include "decode/suffix_index.h"
 #include "decode/tool_text.h"
@@ -20,14 +21,6 @@ namespace espalier::decode {
 struct Evidence {
     uint16_t cell = 0;  // of its source's table
     float rate = 0;
-};
-
-struct MtpCandidate {
-    TokenId token = 0;
-    float probability = 0;  // softmax of the head's row
-    int32_t rank = 0;
-    int32_t depth = 0;           // draft steps before this one
-    bool is_conditioned = true;  // the row was computed for this very path
 };
 
 class DraftOdds {
@@ -41,6 +34,10 @@ public:
     // kinds: the sources of the token; spoken: the sources that proposed anything at this node. best: the highest single rate.
     Evidence of_all(uint8_t kinds, uint8_t spoken, float best) const;
 
+    // How often the head's first candidate is right after this many draft steps.
+    float of_mtp_top(int32_t depth) const;
+    void learn_mtp_top(int32_t depth, bool is_hit);
+
     void learn(DraftKind kind, uint16_t cell, bool is_hit);
     void learn_all(uint16_t cell, bool is_hit) { all_.update(cell, is_hit); }
 
@@ -48,6 +45,7 @@ private:
     RateTable suffix_;
     RateTable template_;
     RateTable mtp_;
+    RateTable mtp_top_;
     RateTable all_;
 };
 

@@ -13,9 +13,7 @@ using Place = ToolText::Place;
 
 class ToolTextTest : public testing::Test {
 protected:
-    static void SetUpTestSuite() {
-        tokenizer_ = new std::shared_ptr<const text::Tokenizer>(text::testing::real_tokenizer());
-    }
+    static void SetUpTestSuite() { tokenizer_ = new std::shared_ptr<const text::Tokenizer>(text::testing::real_tokenizer()); }
     static void TearDownTestSuite() {
         delete tokenizer_;
         tokenizer_ = nullptr;

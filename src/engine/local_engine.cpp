@@ -174,8 +174,7 @@ public:
         limits.segments_max = options_.sequences_max;
         limits.context_tokens = plan_.context_tokens;
         TRY_ASSIGN(forward_, model::Forward::create(*loaded_.model, *memory_, *loaded_.pool, limits));
-        const int32_t vocab = loaded_.model->config().vocab;
-        TRY_ASSIGN(loop_, decode::StepLoop::create(*forward_, tokenizer_ ? std::min(vocab, tokenizer_->vocab_size()) : vocab));
+        TRY_ASSIGN(loop_, decode::StepLoop::create(*forward_, vocab_usable()));
         TRY(start_drafting());
         cache_->set_ms_per_token(ms_per_row_);
         describe();
@@ -288,6 +287,11 @@ private:
 
     // False: the engine is to stop. Writes conversations to disk when there was nothing else to do for a while; the store's queue
     // is short, so whenever it has finished something there is room for more.
+    int32_t vocab_usable() const {
+        const int32_t vocab = loaded_.model->config().vocab;
+        return tokenizer_ ? std::min(vocab, tokenizer_->vocab_size()) : vocab;
+    }
+
     Status start_drafting() {
         decode::Drafting::Parts parts;
         TRY_ASSIGN(parts.options, decode::DraftOptions::parse(options_.draft));
@@ -298,7 +302,7 @@ private:
         drafting_.emplace(std::move(parts));
         if (drafting_->options().is_off()) return {};
         loop_->set_cost_model(&drafting_->cost());
-        return drafting_->cost().measure(*forward_);
+        return drafting_->attach(*forward_, vocab_usable());
     }
 
     bool wait_for_work() {
@@ -464,8 +468,8 @@ private:
                             decode::Generation(std::move(*sequence), std::move(job.prompt), std::move(params), tokenizer_.get()),
                             std::move(points), pages, queued.submitted, admitted, Clock::now(), admitted, match.has_echo});
         decode::Generation& generation = running_.back().generation;
-        generation.set_drafts(drafting_->begin(
-            {generation.prompt(), generation.params().max_tokens, &job.tools, generation.params().stop_ids}));
+        generation.set_drafts(drafting_->begin({generation.prompt(), generation.params().max_tokens, &job.tools,
+                                                generation.params().stop_ids, &generation.sequence()}));
         count_admission(running_.back(), miss);
         report_progress(running_.back(), miss);
         if (!running_.back().generation.needs_first_token()) return;

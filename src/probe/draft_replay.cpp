@@ -163,7 +163,6 @@ Result<Json> replay_drafts(const bench::Dataset& dataset, const DraftReplayOptio
     parts.options.has_mtp = false;
     parts.tokenizer = options.tokenizer.get();
     parts.tool_format = text::detect_tool_format(options.chat_template->source());
-    parts.is_measured = false;
     parts.nodes_unmeasured = options.nodes_max;
     decode::Drafting drafting(std::move(parts));
     const TokenId stop_ids[] = {options.tokenizer->added_token_id(kMessageEnd)};
@@ -178,7 +177,8 @@ Result<Json> replay_drafts(const bench::Dataset& dataset, const DraftReplayOptio
         for (const bench::DatasetRow& row : conversation.rows) {
             if (!row.is_request()) {
                 TRY_ASSIGN(const Turn turn, make_turn(options, conversation, history, row));
-                const auto session = drafting.begin({turn.prompt, static_cast<int32_t>(turn.reply.size()) + 1, &tools, stop_ids});
+                const auto session =
+                    drafting.begin({turn.prompt, static_cast<int32_t>(turn.reply.size()) + 1, &tools, stop_ids, nullptr});
                 replay(turn, session.get(), totals);
             }
             history.append(row);

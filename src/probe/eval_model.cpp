@@ -213,14 +213,14 @@ Result<std::string> eval_generate(const EvalOptions& options, const GenerateOpti
     TRY_ASSIGN(parts.options, decode::DraftOptions::parse(generate.draft));
     decode::Drafting drafting(std::move(parts));
     if (!drafting.options().is_off()) {
-        TRY(drafting.cost().measure(session->forward()));
+        TRY(drafting.attach(session->forward(), session->vocab()));
         loop->set_cost_model(&drafting.cost());
     }
     decode::GenerationParams params;
     params.sampling = generate.sampling;
     params.max_tokens = generate.n_tokens;
     decode::Generation generation(std::move(session->sequence()), std::move(ids), std::move(params), nullptr);
-    generation.set_drafts(drafting.begin({generation.prompt(), generate.n_tokens, nullptr, {}}));
+    generation.set_drafts(drafting.begin({generation.prompt(), generate.n_tokens, nullptr, {}, &generation.sequence()}));
     decode::Generation* const pointer = &generation;
     while (!generation.is_done()) TRY(loop->step({&pointer, 1}, session->forward().limits().rows_max, {}));
     if (generation.reason() == decode::EndReason::broken) return not_finite(options.model.path);
