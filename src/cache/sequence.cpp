@@ -17,21 +17,16 @@ Result<Memory> Memory::create(const StateShape& shape, const Limits& limits) {
 }
 
 int64_t Memory::touched_bytes() const {
-    return int64_t{pages_.n_touched()} * static_cast<int64_t>(pages_.slot_bytes()) +
-           int64_t{states_.n_touched()} * static_cast<int64_t>(states_.slot_bytes());
+    return pages_.touched_bytes() + states_.touched_bytes();
 }
 
 void Memory::trim_for(int64_t n_pages, int64_t n_states, int64_t bytes) {
-    const auto untouched = [](const SlotPool& pool, int64_t n) {
-        const int64_t n_ready = pool.n_touched() - (pool.n_slots() - pool.n_free());  // free, and touched before
-        return std::max<int64_t>(0, n - n_ready) * static_cast<int64_t>(pool.slot_bytes());
+    const auto cold_bytes = [](const SlotPool& pool, int64_t n) {
+        return std::max<int64_t>(0, n - pool.n_ready()) * static_cast<int64_t>(pool.slot_bytes());
     };
     const auto trim = [&](SlotPool& pool, int64_t n_wanted) {
-        const int64_t excess = touched_bytes() + untouched(pages_, n_pages) + untouched(states_, n_states) - bytes;
-        const auto slot_bytes = static_cast<int64_t>(pool.slot_bytes());
-        const int64_t n_spare = pool.n_touched() - (pool.n_slots() - pool.n_free()) - n_wanted;
-        if (excess <= 0 || slot_bytes == 0 || n_spare <= 0) return;
-        pool.trim(static_cast<int32_t>(std::min(n_spare, (excess + slot_bytes - 1) / slot_bytes)));
+        const int64_t excess = touched_bytes() + cold_bytes(pages_, n_pages) + cold_bytes(states_, n_states) - bytes;
+        if (excess > 0 && pool.n_ready() > n_wanted) pool.trim(excess, static_cast<int32_t>(n_wanted));
     };
     trim(states_, n_states);
     trim(pages_, n_pages);

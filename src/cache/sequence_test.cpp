@@ -139,20 +139,44 @@ TEST(SlotPool, TrimReturnsMemoryOfFreeSlotsOnly) {
     const int32_t b = pool->acquire();
     std::memset(pool->data(a), 7, 8192);
     std::memset(pool->data(b), 9, 8192);
-    EXPECT_EQ(pool->n_touched(), 2);
+    EXPECT_EQ(pool->touched_bytes(), 2 * 8192);
     pool->release(a);
-    EXPECT_EQ(pool->trim(4), 1);
-    EXPECT_EQ(pool->n_touched(), 1);
+    EXPECT_EQ(pool->n_ready(), 1);
+    pool->trim(1 << 20, 1);
+    EXPECT_EQ(pool->touched_bytes(), 2 * 8192) << "one is to be kept";
+    pool->trim(1 << 20, 0);
+    EXPECT_EQ(pool->touched_bytes(), 8192);
+    EXPECT_EQ(pool->n_ready(), 0);
     EXPECT_EQ(pool->data(b)[8191], std::byte{9}) << "a used slot keeps its content";
     EXPECT_EQ(pool->data(a)[0], std::byte{0}) << "the memory was given back";
-    EXPECT_EQ(pool->acquire(), a);
-    EXPECT_EQ(pool->n_touched(), 2);
+    pool->acquire();
+    EXPECT_EQ(pool->touched_bytes(), 2 * 8192);
+}
+
+// Slots of 768 KiB in extents of 2 MiB: an extent goes only when nothing in it is used.
+TEST(SlotPool, LargeSlotsKeepHugePagesWhole) {
+    constexpr int64_t kHuge = int64_t{2} << 20;
+    auto pool = SlotPool::create(8, 768 << 10);
+    ASSERT_TRUE(pool.has_value());
+    std::vector<int32_t> slots;
+    for (int i = 0; i < 8; ++i) slots.push_back(pool->acquire());
+    EXPECT_EQ(pool->touched_bytes(), 3 * kHuge);
+    for (int i = 0; i < 8; ++i) std::memset(pool->data(i), i + 1, 768 << 10);
+    for (const int slot : {0, 1, 3, 4}) pool->release(slot);
+    pool->trim(1 << 30, 0);
+    EXPECT_EQ(pool->touched_bytes(), 3 * kHuge) << "slots 2 and 5 reach into all of them";
+    pool->release(2);
+    pool->trim(1 << 30, 0);
+    EXPECT_EQ(pool->touched_bytes(), 2 * kHuge);
+    for (const int slot : {5, 6, 7}) EXPECT_EQ(pool->data(slot)[100], std::byte(slot + 1));
+    EXPECT_EQ(pool->n_ready(), 2) << "3 and 4";
+    EXPECT_GE(pool->acquire(), 3) << "slots with memory come first";
 }
 
 TEST(Memory, FreeSlotsOfOneKindMakeRoomForTheOther) {
-    Memory memory = small_memory(8, 8);
+    Memory memory = small_memory(8, 64);
     const auto page = static_cast<int64_t>(memory.pages().slot_bytes());
-    const auto state = static_cast<int64_t>(memory.states().slot_bytes());
+    const int64_t state = 4096;  // a smaller state takes a whole page of the system
     std::vector<int32_t> pages;
     for (int i = 0; i < 6; ++i) pages.push_back(memory.pages().acquire());
     for (int i = 0; i < 4; ++i) memory.pages().release(pages[static_cast<size_t>(i)]);
@@ -162,7 +186,7 @@ TEST(Memory, FreeSlotsOfOneKindMakeRoomForTheOther) {
     memory.trim_for(1, 3, 6 * page);
     EXPECT_LE(memory.touched_bytes() + 3 * state, 6 * page);
     EXPECT_GE(memory.touched_bytes(), 3 * page) << "two in use, one wanted";
-    memory.trim_for(0, 8, 0);
+    memory.trim_for(0, 0, 0);
     EXPECT_EQ(memory.touched_bytes(), 2 * page) << "used slots keep their memory";
 }
 

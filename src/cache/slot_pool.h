@@ -26,11 +26,14 @@ public:
     std::byte* data(int32_t slot) { return memory_.data() + static_cast<size_t>(slot) * slot_bytes_; }
     const std::byte* data(int32_t slot) const { return memory_.data() + static_cast<size_t>(slot) * slot_bytes_; }
 
-    // Slots whose memory the operating system has handed out: used at some time and not trimmed since.
-    int32_t n_touched() const { return n_touched_; }
-    // Returns the memory of up to n_slots free touched slots to the operating system, those freed longest ago first. Returns how
-    // many.
-    int32_t trim(int32_t n_slots);
+    // Memory that the operating system has handed out. It comes and goes in extents: large enough that huge pages stay whole,
+    // since the kernel fills holes in them up again.
+    int64_t touched_bytes() const { return n_touched_extents_ * static_cast<int64_t>(extent_bytes_); }
+    // Free slots whose memory is there: they are acquired first.
+    int32_t n_ready() const { return n_free() - n_cold_; }
+    // Returns memory that only free slots use, at least `bytes` if there is so much; those freed last keep theirs, as many as
+    // n_kept.
+    void trim(int64_t bytes, int32_t n_kept);
 
     size_t slot_bytes() const { return slot_bytes_; }
     int32_t n_slots() const { return static_cast<int32_t>(references_.size()); }
@@ -41,9 +44,21 @@ private:
     Buffer memory_;
     size_t slot_bytes_ = 0;
     std::vector<int32_t> references_;
-    std::vector<int32_t> free_;  // taken from the back
-    std::vector<uint8_t> is_touched_;
-    int32_t n_touched_ = 0;
+    std::vector<int32_t> free_;  // taken from the back; the first n_cold_ have no memory
+    int32_t n_cold_ = 0;
+
+    struct Extent {
+        int32_t slots_in_use = 0;
+        bool is_touched = false;
+    };
+    struct Range {
+        size_t begin = 0;
+        size_t end = 0;
+    };
+    Range extents_of(int32_t slot) const;
+    size_t extent_bytes_ = 0;
+    std::vector<Extent> extents_;
+    int64_t n_touched_extents_ = 0;
 };
 
 }  // namespace espalier::cache
