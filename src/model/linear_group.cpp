@@ -45,6 +45,7 @@ void LinearGroup::add(kernels::PackedMatrix matrix) {
     }
     const bool has_whole_rows = kernel.input_columns == 0 || (!matrices_.empty() && input_columns_ == 0);
     input_columns_ = has_whole_rows ? 0 : std::max(input_columns_, kernel.input_columns);
+    reads_floats_ = reads_floats_ || kernel.prepare == nullptr;
     width_ += matrix.n();
     parts_.push_back(part);
     matrices_.push_back(std::move(matrix));

@@ -43,6 +43,8 @@ public:
     void prepare_rows(const kernels::MatmulRows& rows, int64_t begin, int64_t end) const { prepare(rows, {begin, end, 0, k()}); }
     // Columns that prepare can convert apart from the others: multiples of this, or up to k. 0: only whole rows.
     int64_t input_columns() const { return input_columns_; }
+    // Whether a matrix reads x itself, not only what prepare made of it.
+    bool reads_floats() const { return reads_floats_; }
     // One region of the pool.
     void multiply(const kernels::MatmulRows& rows, ThreadPool& pool) const;
     // What multiply does for panels [begin, end) of one matrix, on the calling thread.
@@ -63,6 +65,7 @@ private:
     int64_t width_ = 0;
     int64_t row_scratch_bytes_ = 0;
     int64_t input_columns_ = 0;
+    bool reads_floats_ = false;
 };
 
 struct AttentionWeights {

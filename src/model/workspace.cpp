@@ -47,6 +47,10 @@ InputBytes input_bytes(const Model& model, int32_t rows) {
 
 }  // namespace
 
+int64_t Workspace::head_rows_max(const PassLimits& limits) {
+    return std::min(limits.rows_max, kHeadRows + limits.tree_nodes_max);
+}
+
 int64_t tail_blocks_max(const PassLimits& limits) {
     return limits.rows_max / cache::kPageTokens + 2 * limits.segments_max + 2 * (limits.segments_max + limits.tree_nodes_max);
 }
@@ -71,6 +75,10 @@ Result<Workspace> Workspace::create(const Model& model, const PassLimits& limits
     w.mixed_width = std::max<int64_t>({config.q_width(), config.value_width(), config.intermediate});
     w.kv_rows_bytes_ = (rows * static_cast<size_t>(config.kv_width()) * shape.kv_element_bytes() + 63) / 64 * 64;
     w.delta_scratch_floats_ = (1 + tree) * static_cast<size_t>(config.key_dim) * kernels::kDeltaColumns;
+    const int64_t head_values = static_cast<int64_t>(config.n_value_heads) / std::max(config.n_key_heads, 1) * config.value_dim;
+    const int64_t head_gates = 2 * config.n_value_heads / std::max(config.n_key_heads, 1);
+    w.head_scratch_floats_ =
+        static_cast<size_t>(head_rows_max(limits) * (2 * config.key_dim + 2 * head_values + head_gates) + 15) / 16 * 16;
     const size_t block_tokens = static_cast<size_t>(kernels::kKeyBlock * kernels::kPartitionBlocks);
     const size_t partitions = static_cast<size_t>(limits.context_tokens) / block_tokens + 1;
     // A task has at least the query heads of one KV head.
@@ -101,6 +109,7 @@ Result<Workspace> Workspace::create(const Model& model, const PassLimits& limits
         arena.take(w.kv_rows_, static_cast<size_t>(shape.n_kv_layers) * 2 * w.kv_rows_bytes_);
         arena.take(w.journal_, static_cast<size_t>(shape.n_recurrent_layers) * w.journal_floats_);
         arena.take(w.delta_scratch_, n_workers * w.delta_scratch_floats_);
+        arena.take(w.head_scratch_, n_workers * w.head_scratch_floats_);
         arena.take(w.attention_scratch_, n_workers * w.attention_scratch_floats_);
         return arena.used();
     };

@@ -90,7 +90,11 @@ DeltaRun run(const KernelTable& table, const DeltaCase& c, Keep keep = Keep::nee
     args.out_stride = c.n_columns;
     args.scratch = scratch.as<float>();
     const std::vector<uint8_t> continues = continues_of(c);
-    if (keep == Keep::needed_states) args.continues = continues.data();
+    if (keep == Keep::needed_states) {
+        args.continues = continues.data();
+        args.store = StateStore::streamed;
+        args.state_next = r.state.data();
+    }
     table.delta(args);
     return r;
 }
