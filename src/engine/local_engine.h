@@ -31,7 +31,7 @@ struct EngineOptions {
     DiskOptions disk;
     std::string draft = "off";     // the words of --draft
     text::ToolFormat tool_format;  // of the model, for drafts of calls
-    Log log;  // no text of prompts or replies
+    Log log;                       // no text of prompts or replies
 };
 
 class LocalEngine : public Backend {

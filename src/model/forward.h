@@ -46,8 +46,8 @@ public:
 
     // Appends the spine of a segment to its sequence.
     void commit_spine(int32_t segment);
-    // After commit_spine: appends draft nodes `path` (a path from the last committed node, ascending). May be called again to go on
-    // from there. Errors: exhausted.
+    // After commit_spine: appends draft nodes `path` (a path from the last committed node, ascending). May be called again to go
+    // on from there. Errors: exhausted.
     Status commit_path(int32_t segment, std::span<const int32_t> path);
 
     // For reference comparisons: the residual stream after the embedding (index 0) and after each layer (index + 1).
