@@ -18,11 +18,14 @@ namespace fs = std::filesystem;
 constexpr size_t kSampleBytes = 4096;
 constexpr size_t kSamples = 256;
 
-// Of a file: name, size, its first samples and others evenly spread to the end.
+// Of a file: name, size, time of the last change (samples alone would miss new scales between them), samples spread evenly.
 Status add_file(const fs::path& path, std::vector<std::byte>& out) {
     TRY_ASSIGN(const MappedFile file, MappedFile::open(path.string()));
     const std::span<const std::byte> bytes = file.bytes();
-    const std::string head = fmt::format("{} {}\n", path.filename().string(), bytes.size());
+    std::error_code error;
+    const auto changed = fs::last_write_time(path, error).time_since_epoch().count();
+    if (error) return invalid_input(fmt::format("{}: {}", path.string(), error.message()));
+    const std::string head = fmt::format("{} {} {}\n", path.filename().string(), bytes.size(), changed);
     const auto head_bytes = std::as_bytes(std::span(head));
     out.insert(out.end(), head_bytes.begin(), head_bytes.end());
     const size_t step = std::max(kSampleBytes, bytes.size() / kSamples);
