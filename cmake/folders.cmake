@@ -51,13 +51,9 @@ function(espalier_folder name)
     add_library(${lib} STATIC ${sources})
     target_link_libraries(${lib} PUBLIC espalier_options ${deps} ${arg_LIBS})
   endif()
-  # Folders that run little code, but much of it templates of libraries: less optimisation halves the time to build their checked
-  # forms. Under the thread sanitizer text/ is one of them.
-  set(quick "server|bench|hub|quant|probe|checkpoint")
-  if(ESPALIER_SANITIZE MATCHES "thread")
-    string(APPEND quick "|text")
-  endif()
-  if(NOT sources STREQUAL "" AND name MATCHES "^(${quick})$")
+  # Folders that run little code, but much of it templates of libraries: -O0 halves the time to build their checked forms. Not under
+  # the thread sanitizer, where gcc 12 without optimisation does not see that a switch returns.
+  if(NOT sources STREQUAL "" AND name MATCHES "^(server|bench|hub|quant|probe|checkpoint)$" AND NOT ESPALIER_SANITIZE MATCHES "thread")
     target_compile_options(${lib} PRIVATE $<$<CONFIG:Debug>:-O0>)
   endif()
   if(NOT sources STREQUAL "" AND name MATCHES "^(bench|hub|probe)$")
