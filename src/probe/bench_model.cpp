@@ -4,12 +4,10 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <chrono>
-#include <fstream>
 
-#include "kernels/peak/peak.h"
 #include "probe/eval_model.h"
+#include "probe/peaks.h"
 
 namespace espalier::probe {
 namespace {
@@ -21,19 +19,10 @@ double seconds_since(Clock::time_point begin) {
 }
 
 Spread spread_of(std::vector<double> values) {
-    std::sort(values.begin(), values.end());
-    const size_t n = values.size();
-    const double median = n % 2 == 1 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
-    return {median, values.front(), values.back()};
-}
-
-std::string cpu_name() {
-    std::ifstream file("/proc/cpuinfo");
-    std::string line;
-    while (std::getline(file, line)) {
-        if (line.starts_with("model name")) return line.substr(line.find(':') + 2);
-    }
-    return "unknown";
+    const auto [least, most] = std::minmax_element(values.begin(), values.end());
+    const double low = *least;
+    const double high = *most;
+    return {median_of(std::move(values)), low, high};
 }
 
 // What one forward reads and multiplies.
@@ -78,53 +67,6 @@ ModelWork work_of(const model::Model& model) {
         2.0 * model.n_trunk_kv_layers() * shape.n_kv_heads * shape.head_dim * static_cast<double>(shape.kv_element_bytes());
     return work;
 }
-
-// One sample of each limit, all threads together.
-class Peaks {
-public:
-    Peaks(kernels::Isa isa, ThreadPool& pool) : table_(kernels::peak_table(isa)), pool_(pool) {}
-
-    Status reserve() {
-        TRY_ASSIGN(memory_, Buffer::allocate(kReadBytes));
-        std::fill_n(memory_.as<uint8_t>(), kReadBytes, uint8_t{1});
-        return {};
-    }
-
-    void sample() {
-        const auto n = static_cast<int64_t>(pool_.n_threads());
-        const size_t slice = kReadBytes / static_cast<size_t>(n) / 1024 * 1024;
-        auto begin = Clock::now();
-        pool_.run(n, [&](int64_t task, int) {
-            sink_ = sink_ + table_.read(memory_.data() + static_cast<size_t>(task) * slice, slice);
-        });
-        read_.push_back(static_cast<double>(slice) * static_cast<double>(n) / seconds_since(begin) / 1e9);
-        float_.push_back(compute(table_.fma_f32));
-        int8_.push_back(compute(table_.dot_i8));
-    }
-
-    double read_gb_s() const { return spread_of(read_).median; }
-    double float_gmac_s() const { return spread_of(float_).median; }
-    double int8_gmac_s() const { return spread_of(int8_).median; }
-
-private:
-    static constexpr size_t kReadBytes = size_t{512} << 20;
-
-    double compute(kernels::PeakComputeFn function) {
-        const auto n = static_cast<int64_t>(pool_.n_threads());
-        std::atomic<int64_t> macs = 0;
-        const auto begin = Clock::now();
-        pool_.run(n, [&](int64_t, int) { macs += function(1 << 20); });
-        return static_cast<double>(macs.load()) / seconds_since(begin) / 1e9;
-    }
-
-    const kernels::PeakTable& table_;
-    ThreadPool& pool_;
-    Buffer memory_;
-    std::atomic<uint64_t> sink_ = 0;
-    std::vector<double> read_;
-    std::vector<double> float_;
-    std::vector<double> int8_;
-};
 
 struct Test {
     enum class Kind { prefill, decode, verify };

@@ -70,16 +70,6 @@ std::optional<int64_t> memory_line(const std::string& root, std::string_view key
     return std::nullopt;
 }
 
-std::string cpu_name(const std::string& root) {
-    std::ifstream file(root + "/proc/cpuinfo");
-    std::string line;
-    while (std::getline(file, line)) {
-        const size_t colon = line.find(": ");
-        if (line.starts_with("model name") && colon != std::string::npos) return line.substr(colon + 2);
-    }
-    return "unknown";
-}
-
 Finding memory(const std::string& root) {
     const auto total = memory_line(root, "MemTotal");
     const auto available = memory_line(root, "MemAvailable");

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <fstream>
 
 namespace espalier::probe {
 namespace {
@@ -15,6 +16,23 @@ double seconds_since(Clock::time_point begin) {
 }
 
 }  // namespace
+
+double median_of(std::vector<double> values) {
+    if (values.empty()) return 0;
+    std::sort(values.begin(), values.end());
+    const size_t n = values.size();
+    return n % 2 == 1 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
+}
+
+std::string cpu_name(const std::string& root) {
+    std::ifstream file(root + "/proc/cpuinfo");
+    std::string line;
+    while (std::getline(file, line)) {
+        const size_t colon = line.find(": ");
+        if (line.starts_with("model name") && colon != std::string::npos) return line.substr(colon + 2);
+    }
+    return "unknown";
+}
 
 Status Peaks::reserve() {
     TRY_ASSIGN(memory_, Buffer::allocate(kReadBytes));
@@ -37,13 +55,6 @@ double Peaks::read_spread() const {
     if (read_.empty()) return 1;
     const auto [least, most] = std::minmax_element(read_.begin(), read_.end());
     return *most / *least;
-}
-
-double Peaks::median(std::vector<double> values) {
-    if (values.empty()) return 0;
-    std::sort(values.begin(), values.end());
-    const size_t n = values.size();
-    return n % 2 == 1 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
 }
 
 double Peaks::compute(kernels::PeakComputeFn function) {

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "base/result.h"
@@ -11,6 +12,12 @@
 #include "tensor/buffer.h"
 
 namespace espalier::probe {
+
+// 0 of nothing.
+double median_of(std::vector<double> values);
+
+// What /proc/cpuinfo below `root` calls the processor; "unknown" if it does not say.
+std::string cpu_name(const std::string& root = "");
 
 // Samples of each limit, all threads of a pool together; what is reported is the median.
 class Peaks {
@@ -23,14 +30,13 @@ public:
     // One sample of each, about 0.1 s.
     void sample();
 
-    double read_gb_s() const { return median(read_); }
-    double float_gmac_s() const { return median(float_); }
-    double int8_gmac_s() const { return median(int8_); }
+    double read_gb_s() const { return median_of(read_); }
+    double float_gmac_s() const { return median_of(float_); }
+    double int8_gmac_s() const { return median_of(int8_); }
     // Of the reading rate: the best sample over the worst.
     double read_spread() const;
 
 private:
-    static double median(std::vector<double> values);
     double compute(kernels::PeakComputeFn function);
 
     const kernels::PeakTable& table_;
