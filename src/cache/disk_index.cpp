@@ -36,6 +36,7 @@ std::vector<PageRef> wanted_pages(int32_t length, int32_t mtp_length) {
 }  // namespace
 
 std::string DiskIndex::load(const DirectoryScan& scan) {
+    totals_.reset();
     std::string first_difference;
     for (const ScannedPages& pages : scan.pages) conversations_[pages.header.conversation].page_bytes = pages.header.page_bytes;
     for (const ScannedState& state : scan.states) {
@@ -78,6 +79,7 @@ int32_t DiskIndex::branch_for(Conversation& conversation, std::span<const TokenI
 }
 
 void DiskIndex::insert(uint64_t conversation_id, std::span<const TokenId> tokens, std::span<const PageRef> pages, Entry entry) {
+    totals_.reset();
     Conversation& conversation = conversations_[conversation_id];
     entry.conversation = conversation_id;
     entry.length = static_cast<int32_t>(tokens.size());
@@ -223,6 +225,7 @@ void DiskIndex::set_used(uint64_t id, int64_t used_ns) {
 }
 
 DiskRemoval DiskIndex::remove(uint64_t id) {
+    totals_.reset();
     const Entry entry = at(id);
     Conversation& conversation = conversations_.at(entry.conversation);
     std::erase_if(conversation.entries, [id](const Entry& other) { return other.id == id; });
@@ -268,6 +271,7 @@ std::optional<DiskRemoval> DiskIndex::evict_one(int64_t bytes_max) {
         DiskRemoval removal;
         removal.files.push_back(oldest->name);
         strays_.erase(oldest);
+        totals_.reset();
         return removal;
     }
     std::map<std::array<uint64_t, 2>, int64_t> held;
@@ -331,14 +335,25 @@ int64_t DiskIndex::pages_file_bytes(const Conversation& conversation) const {
     return static_cast<int64_t>(kPagesHeaderBytes) + n_records * static_cast<int64_t>(geometry.stride());
 }
 
-int64_t DiskIndex::bytes() const {
-    int64_t bytes = 0;
+const DiskIndex::Totals& DiskIndex::totals() const {
+    if (!totals_) totals_ = count();
+    return *totals_;
+}
+
+DiskIndex::Totals DiskIndex::count() const {
+    Totals totals;
     for (const auto& [id, conversation] : conversations_) {
-        bytes += pages_file_bytes(conversation);
-        for (const Entry& entry : conversation.entries) bytes += entry.state_file_bytes;
+        const auto n_entries = static_cast<int32_t>(conversation.entries.size());
+        totals.conversations += conversation.is_ours ? 1 : 0;
+        (conversation.is_ours ? totals.entries : totals.ignored) += n_entries;
+        totals.bytes += pages_file_bytes(conversation);
+        for (const Entry& entry : conversation.entries) totals.bytes += entry.state_file_bytes;
     }
-    for (const DirectoryFile& stray : strays_) bytes += static_cast<int64_t>(stray.bytes);
-    return bytes;
+    for (const DirectoryFile& stray : strays_) {
+        totals.bytes += static_cast<int64_t>(stray.bytes);
+        totals.ignored += parse_file_name(stray.name).kind == DiskFileName::Kind::state ? 1 : 0;
+    }
+    return totals;
 }
 
 int64_t DiskIndex::pending_bytes() const {
@@ -351,24 +366,6 @@ int64_t DiskIndex::pending_bytes() const {
         }
     }
     return bytes;
-}
-
-int32_t DiskIndex::n_conversations() const {
-    return static_cast<int32_t>(
-        std::count_if(conversations_.begin(), conversations_.end(), [](const auto& item) { return item.second.is_ours; }));
-}
-
-int32_t DiskIndex::n_entries() const {
-    size_t n = 0;
-    for (const auto& [id, conversation] : conversations_) n += conversation.is_ours ? conversation.entries.size() : 0;
-    return static_cast<int32_t>(n);
-}
-
-int32_t DiskIndex::n_ignored() const {
-    size_t n = 0;
-    for (const auto& [id, conversation] : conversations_) n += conversation.is_ours ? 0 : conversation.entries.size();
-    for (const DirectoryFile& stray : strays_) n += parse_file_name(stray.name).kind == DiskFileName::Kind::state ? 1 : 0;
-    return static_cast<int32_t>(n);
 }
 
 }  // namespace espalier::cache

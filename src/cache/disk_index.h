@@ -67,7 +67,10 @@ public:
     DiskRemoval remove(uint64_t id);
     // Entries of the same conversation that need this record.
     std::vector<uint64_t> entries_with_record(uint64_t conversation, uint32_t record) const;
-    void add_set_aside(DirectoryFile file) { strays_.push_back(std::move(file)); }
+    void add_set_aside(DirectoryFile file) {
+        totals_.reset();
+        strays_.push_back(std::move(file));
+    }
 
     // The next to go when there is too much: set-aside files, then the entry unused for longest of a tenant that holds more than
     // its equal share. Nothing if all that is left waits for the writer.
@@ -76,11 +79,16 @@ public:
     // relative to its distance from the end. Never the first, the last two, or one where another branch leaves.
     std::optional<uint64_t> find_superfluous(uint64_t id, int32_t entries_max) const;
 
-    int64_t bytes() const;
+    // Counted when asked for after a change, then remembered: gauges ask at every step of the engine.
+    struct Totals {
+        int64_t bytes = 0;
+        int32_t conversations = 0;  // of this identity, as the entries
+        int32_t entries = 0;
+        int32_t ignored = 0;
+    };
+    const Totals& totals() const;
+    int64_t bytes() const { return totals().bytes; }
     int64_t pending_bytes() const;
-    int32_t n_conversations() const;
-    int32_t n_entries() const;
-    int32_t n_ignored() const;
 
 private:
     struct Record {
@@ -103,6 +111,7 @@ private:
     Share find_shared(const Conversation& conversation, std::span<const TokenId> tokens, std::span<const PageRef> wanted) const;
     void insert(uint64_t conversation_id, std::span<const TokenId> tokens, std::span<const PageRef> pages, Entry entry);
     int64_t pages_file_bytes(const Conversation& conversation) const;
+    Totals count() const;
     static int32_t branch_for(Conversation& conversation, std::span<const TokenId> tokens);
     Entry& at(uint64_t id);
     const Entry& at(uint64_t id) const { return const_cast<DiskIndex*>(this)->at(id); }
@@ -114,6 +123,7 @@ private:
     std::map<uint64_t, Conversation> conversations_;
     std::map<uint64_t, uint64_t> conversation_of_;  // entry id to conversation
     std::vector<DirectoryFile> strays_;             // names relative to the directory
+    mutable std::optional<Totals> totals_;          // none: something changed since they were counted
 };
 
 }  // namespace espalier::cache

@@ -49,9 +49,9 @@ public:
         const uint64_t page_bytes = memory_.shape().page_bytes();
         index_.emplace(options_.identity, page_bytes, memory_.shape().state_bytes(), can_punch);
         const std::string difference = index_->load(scan);
-        if (index_->n_ignored() > 0) {
-            log.info(fmt::format("{}: {} stored snapshots are not usable here and ignored: {}", directory, index_->n_ignored(),
-                                 difference.empty() ? "another version of the format" : difference));
+        if (index_->totals().ignored > 0) {
+            log.info(fmt::format("{}: {} stored snapshots are not usable here and ignored: {}", directory,
+                                 index_->totals().ignored, difference.empty() ? "another version of the format" : difference));
         }
         const int64_t free_bytes = static_cast<int64_t>(std::min<uint64_t>(free_disk_bytes(directory), INT64_MAX / 16));
         bytes_max_ = std::min(options_.bytes_max, index_->bytes() + free_bytes / 10 * kFreeShareTenths);
@@ -169,11 +169,12 @@ public:
 
     Gauges gauges() const {
         Gauges gauges = gauges_;
-        gauges.bytes = index_->bytes();
+        const DiskIndex::Totals& totals = index_->totals();
+        gauges.bytes = totals.bytes;
         gauges.bytes_max = bytes_max_;
-        gauges.conversations = index_->n_conversations();
-        gauges.entries = index_->n_entries();
-        gauges.entries_ignored = index_->n_ignored();
+        gauges.conversations = totals.conversations;
+        gauges.entries = totals.entries;
+        gauges.entries_ignored = totals.ignored;
         gauges.writes_pending = static_cast<int32_t>(pending_.size());
         gauges.is_writing = is_writing_;
         return gauges;

@@ -59,7 +59,7 @@ struct Job {
     std::vector<std::string> stop_strings;  // end the reply; text before the match is kept
     std::string cache_owner;                // whose cache: nothing is shared between owners, and memory is shared out among them
     std::string cache_salt;                 // conversations with different salts never share cached state
-    std::string session_hint;               // names the conversation in logs; what is cached is decided by token ids alone
+    std::string session_hint;               // what the client calls the conversation; nothing depends on it
     std::vector<text::ToolOutline> tools;   // what calls in the reply may look like: for drafts only
 };
 

@@ -285,8 +285,6 @@ private:
         gauges_.cache_budget_bytes = plan_.bytes;
     }
 
-    // False: the engine is to stop. Writes conversations to disk when there was nothing else to do for a while; the store's queue
-    // is short, so whenever it has finished something there is room for more.
     int32_t vocab_usable() const {
         const int32_t vocab = loaded_.model->config().vocab;
         return tokenizer_ ? std::min(vocab, tokenizer_->vocab_size()) : vocab;
@@ -305,6 +303,8 @@ private:
         return drafting_->attach(*forward_, vocab_usable());
     }
 
+    // False: the engine is to stop. Writes conversations to disk when there was nothing else to do for a while; the store's queue
+    // is short, so whenever it has finished something there is room for more.
     bool wait_for_work() {
         std::unique_lock lock(mutex_);
         const auto has_work = [this] { return is_stopping_ || !queue_.empty() || !running_.empty(); };
