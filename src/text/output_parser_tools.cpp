@@ -2,6 +2,14 @@
 
 namespace espalier::text {
 
+std::optional<DeclaredFunction> declared_function(const Value& tool) {
+    const Value* function = tool.find("function");
+    if (function == nullptr) function = &tool;
+    const Value* name = function->find("name");
+    if (name == nullptr || name->as_string() == nullptr || name->as_string()->empty()) return std::nullopt;
+    return DeclaredFunction{name->as_string(), function->find("parameters")};
+}
+
 const Value* DeclaredTool::find_property(std::string_view key) const {
     const Value* properties = parameters_.find("properties");
     return properties == nullptr ? nullptr : properties->find(key);
@@ -14,12 +22,9 @@ TypeSet DeclaredTool::parameter_types(std::string_view key) const {
 
 DeclaredTools::DeclaredTools(const std::vector<Value>& tools) {
     for (const Value& tool : tools) {
-        const Value* function = tool.find("function");
-        if (function == nullptr) function = &tool;
-        const Value* name = function->find("name");
-        if (name == nullptr || name->as_string() == nullptr || name->as_string()->empty()) continue;
-        const Value* parameters = function->find("parameters");
-        tools_.try_emplace(*name->as_string(), DeclaredTool(parameters == nullptr ? Value() : *parameters));
+        const auto function = declared_function(tool);
+        if (!function) continue;
+        tools_.try_emplace(*function->name, DeclaredTool(function->parameters == nullptr ? Value() : *function->parameters));
     }
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -10,6 +11,14 @@
 #include "text/output_parser_types.h"
 
 namespace espalier::text {
+
+// A tool's function, {"type": "function", "function": {"name", "parameters"}} or the inner object. Points into `tool`.
+struct DeclaredFunction {
+    const std::string* name = nullptr;
+    const Value* parameters = nullptr;  // the JSON schema; null if there is none
+};
+// Nothing if it has no name.
+std::optional<DeclaredFunction> declared_function(const Value& tool);
 
 class DeclaredTool {
 public:
@@ -28,7 +37,7 @@ private:
 
 class DeclaredTools {
 public:
-    // Each {"type": "function", "function": {"name", "parameters"}}, or the inner object; others are ignored.
+    // Those that are no function are ignored.
     explicit DeclaredTools(const std::vector<Value>& tools);
 
     bool empty() const { return tools_.empty(); }

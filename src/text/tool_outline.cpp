@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "text/output_parser_tools.h"
+
 namespace espalier::text {
 namespace {
 
@@ -26,12 +28,10 @@ std::vector<std::string> outline_parameters(const Value& schema) {
 std::vector<ToolOutline> outline_tools(const std::vector<Value>& tools) {
     std::vector<ToolOutline> outlines;
     for (const Value& tool : tools) {
-        const Value* function = tool.find("function");
-        if (function == nullptr) function = &tool;
-        const Value* name = function->find("name");
-        if (name == nullptr || name->as_string() == nullptr || name->as_string()->empty()) continue;
-        const Value* schema = function->find("parameters");
-        outlines.push_back({*name->as_string(), schema != nullptr ? outline_parameters(*schema) : std::vector<std::string>()});
+        const auto function = declared_function(tool);
+        if (!function) continue;
+        outlines.push_back({*function->name, function->parameters != nullptr ? outline_parameters(*function->parameters)
+                                                                             : std::vector<std::string>()});
     }
     return outlines;
 }

@@ -14,7 +14,7 @@ struct ToolOutline {
     bool operator==(const ToolOutline&) const = default;
 };
 
-// Of tools that are {"type": "function", "function": {"name", "parameters"}} or the inner object; others are left out.
+// Tools that are no function are left out.
 std::vector<ToolOutline> outline_tools(const std::vector<Value>& tools);
 
 }  // namespace espalier::text
