@@ -20,6 +20,7 @@
 #include "cache/disk_io.h"
 #include "cache/disk_scan.h"
 #include "cache/disk_store.h"
+#include "cache/test_shape.h"
 
 namespace espalier::cache {
 
@@ -27,21 +28,6 @@ namespace fs = std::filesystem;
 
 constexpr int64_t kMiB = int64_t{1} << 20;
 constexpr int32_t kContext = 8192;
-
-inline StateShape small_shape() {
-    StateShape shape;
-    shape.n_kv_layers = 2;  // one of the trunk, one of MTP
-    shape.n_kv_heads = 1;
-    shape.head_dim = 16;
-    shape.kv = kernels::KvType::f32;
-    shape.n_recurrent_layers = 1;
-    shape.n_value_heads = 2;
-    shape.key_dim = 4;
-    shape.value_dim = 4;
-    shape.conv_channels = 8;
-    shape.hidden = 8;
-    return shape;
-}
 
 inline DiskIdentity identity() {
     return {"demo", "m1", "t1", "a8", "bf16", "avx2-1"};

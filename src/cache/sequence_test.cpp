@@ -5,23 +5,10 @@
 #include <cstring>
 #include <vector>
 
+#include "cache/test_shape.h"
+
 namespace espalier::cache {
 namespace {
-
-StateShape small_shape() {
-    StateShape shape;
-    shape.n_kv_layers = 2;
-    shape.n_kv_heads = 1;
-    shape.head_dim = 16;
-    shape.kv = kernels::KvType::f32;
-    shape.n_recurrent_layers = 1;
-    shape.n_value_heads = 2;
-    shape.key_dim = 4;
-    shape.value_dim = 4;
-    shape.conv_channels = 8;
-    shape.hidden = 8;
-    return shape;
-}
 
 Memory small_memory(int32_t n_pages = 8, int32_t n_states = 8) {
     auto memory = Memory::create(small_shape(), {n_pages, n_states});

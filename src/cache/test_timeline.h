@@ -7,22 +7,12 @@
 #include <span>
 
 #include "cache/sequence.h"
+#include "cache/test_shape.h"
 
 namespace espalier::cache::testing {
 
 inline StateShape timeline_shape() {
-    StateShape shape;
-    shape.n_kv_layers = 2;
-    shape.n_kv_heads = 1;
-    shape.head_dim = 16;
-    shape.kv = kernels::KvType::f32;
-    shape.n_recurrent_layers = 1;
-    shape.n_value_heads = 8;
-    shape.key_dim = 16;
-    shape.value_dim = 16;
-    shape.conv_channels = 8;
-    shape.hidden = 8;
-    return shape;
+    return small_shape(8, 16);
 }
 
 // A number that depends on all tokens so far, as a recurrent state does.

@@ -223,14 +223,7 @@ TEST_F(DraftVerifyTest, SeveralRequestsShareTheDraftNodes) {
         together.back().set_drafts(
             std::make_unique<ScriptedSession>(ScriptedSession::Script{expected.back().reply, i, 20, 1024, i != 1}));
     }
-    for (;;) {
-        std::vector<Generation*> open;
-        for (Generation& generation : together) {
-            if (!generation.is_done()) open.push_back(&generation);
-        }
-        if (open.empty()) break;
-        ASSERT_TRUE(loop_->step(open, 20, {}).has_value());
-    }
+    run_together(together, 20);
     for (size_t i = 0; i < 3; ++i) {
         expect_same(outcome(together[i]), expected[i]);
         EXPECT_GT(together[i].draft_counts.accepted, 10) << i;
@@ -243,13 +236,8 @@ TEST_F(DraftVerifyTest, AStepWithDraftsAllocatesNothing) {
     const Outcome expected = plain(ids(150, 4), params);
     Generation generation = make(ids(150, 4), params);
     generation.set_drafts(std::make_unique<ScriptedSession>(ScriptedSession::Script{expected.reply, 1, 40}));
-    Generation* const pointer = &generation;
-    bool ok = true;
-    const int64_t n = count_allocations([&] {
-        while (!generation.is_done()) ok = loop_->step({&pointer, 1}, 96, {}).has_value() && ok;
-    });
+    const int64_t n = allocations_of(generation);
     if (n < 0) GTEST_SKIP() << "allocations are not counted under a sanitizer";
-    EXPECT_TRUE(ok);
     EXPECT_EQ(n, 0);
     expect_same(outcome(generation), expected);
 }

@@ -47,6 +47,28 @@ protected:
         return {generation.reply().begin(), generation.reply().end()};
     }
 
+    // Steps all of them together until none is left.
+    void run_together(std::vector<Generation>& generations, int32_t rows) {
+        for (;;) {
+            std::vector<Generation*> open;
+            for (Generation& generation : generations) {
+                if (!generation.is_done()) open.push_back(&generation);
+            }
+            if (open.empty()) break;
+            ASSERT_TRUE(loop_->step(open, rows, {}).has_value());
+        }
+    }
+    // count_allocations of running it to its end.
+    int64_t allocations_of(Generation& generation) {
+        Generation* const pointer = &generation;
+        bool ok = true;
+        const int64_t n = count_allocations([&] {
+            while (!generation.is_done()) ok = loop_->step({&pointer, 1}, 96, {}).has_value() && ok;
+        });
+        EXPECT_TRUE(ok);
+        return n;
+    }
+
     ThreadPool pool_{2};
     std::unique_ptr<const model::Model> model_;
     std::unique_ptr<cache::Memory> memory_;

@@ -140,14 +140,7 @@ TEST_F(StepLoopTest, SeveralRequestsAtOnceReplyAsIfAlone) {
         params.sampling.seed = i;
         together.push_back(make(ids(30 + 40 * i, i), params));
     }
-    for (;;) {
-        std::vector<Generation*> open;
-        for (Generation& generation : together) {
-            if (!generation.is_done()) open.push_back(&generation);
-        }
-        if (open.empty()) break;
-        ASSERT_TRUE(loop_->step(open, 20, {}).has_value());
-    }
+    run_together(together, 20);
     for (size_t i = 0; i < 3; ++i) EXPECT_TRUE(std::ranges::equal(together[i].reply(), expected[i])) << i;
 }
 
@@ -170,13 +163,8 @@ TEST_F(StepLoopTest, AStepAllocatesNothing) {
     for (const float temperature : {0.0f, 0.9f}) {
         params.sampling.temperature = temperature;
         Generation generation = make(ids(150, 4), params);
-        Generation* const pointer = &generation;
-        bool ok = true;
-        const int64_t n = count_allocations([&] {
-            while (!generation.is_done()) ok = loop_->step({&pointer, 1}, 96, {}).has_value() && ok;
-        });
+        const int64_t n = allocations_of(generation);
         if (n < 0) GTEST_SKIP() << "allocations are not counted under a sanitizer";
-        EXPECT_TRUE(ok);
         EXPECT_EQ(n, 0) << "temperature " << temperature;
     }
 }
