@@ -60,7 +60,9 @@ class Pipeline:
 
     def train(self) -> None:
         self.python("demo.train.check_model")
-        self.python("demo.train.train", "--folder", self.folder, "--until", self.arguments.tokens, "--decay-from", self.arguments.tokens * 3 // 4)
+        late = self.arguments.tokens * 3 // 4
+        words = ["--until", self.arguments.tokens, "--decay-from", late, "--quantise-from", late]
+        self.python("demo.train.train", "--folder", self.folder, *words)
 
     def mtp(self) -> None:
         self.python("demo.train.train_mtp", "--folder", self.folder)

@@ -9,25 +9,21 @@ import csv
 import json
 import os
 import signal
-import socket
 import statistics
 import subprocess
 import sys
-import time
-import urllib.error
-import urllib.request
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[0] = str(ROOT)  # not scripts/, where this file would hide the package
 from demo.eval import replay  # noqa: E402
+from demo.eval.client import Server, output_of  # noqa: E402
 from demo.world import conversations, functions  # noqa: E402
 
 PROGRAM = Path(os.environ.get("ESPALIER_BIN", ROOT / "build" / "release" / "espalier"))
 WORK = ROOT / "build" / "demo"
 MODEL = ROOT / "demo" / "model"
 SEED = 1
-START_SECONDS_MAX = 60
 # Conversations, most tasks in one, requests in each category, prompts whose replies are drafted.
 SIZES = {"short": (4, 4, 20, 10), "full": (50, 2, 40, 40)}
 
@@ -44,11 +40,7 @@ def call(*arguments):
 
 def measure_accuracy(url, report):
     """{"overall", "subsets"} as shares."""
-    command = [PROGRAM, "bench", "bfcl", "--url", url, "--dataset", WORK / "requests.jsonl", "--out", report, "--json"]
-    done = subprocess.run([str(part) for part in command], cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, check=False)
-    if done.returncode != 0:
-        raise DemoError(f"espalier bench bfcl ended with exit code {done.returncode}")
-    result = json.loads(done.stdout)
+    result = json.loads(output_of(PROGRAM, "bench", "bfcl", "--url", url, "--dataset", WORK / "requests.jsonl", "--out", report, "--json"))
     return {"overall": result["overall"] / 100, "subsets": {name: value / 100 for name, value in result["breakdown"]["subset_scores"].items()}}
 
 
@@ -61,41 +53,6 @@ def write_test_set(n_conversations, n_tasks, n_requests):
     episodes = conversations.episodes(SEED, "test", n_conversations, (min(2, n_tasks), n_tasks))
     write_lines(WORK / "conversations.jsonl", [row for episode in episodes for row in episode.rows()])
     write_lines(WORK / "requests.jsonl", functions.samples(SEED, "test", n_requests))
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
-def start_server(model, port):
-    """Starts the server and waits until it is ready. Its output goes to build/demo/server.log."""
-    command = [PROGRAM, "serve", model, "--host", "127.0.0.1", "--port", port, "--thinking", "off", "--cache-dir", "off"]
-    with open(WORK / "server.log", "wb") as log:
-        server = subprocess.Popen([str(part) for part in command], cwd=ROOT, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-    deadline = time.monotonic() + START_SECONDS_MAX
-    while time.monotonic() < deadline:
-        if server.poll() is not None:
-            break
-        try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=5) as answer:
-                if answer.status == 200:
-                    return server
-        except (urllib.error.URLError, ConnectionError):
-            time.sleep(0.1)
-    stop_server(server)
-    raise DemoError("the server did not become ready:\n" + (WORK / "server.log").read_text(errors="replace")[-2000:])
-
-
-def stop_server(server):
-    if server.poll() is None:
-        server.send_signal(signal.SIGTERM)
-    try:
-        server.wait(timeout=20)
-    except subprocess.TimeoutExpired:
-        server.kill()
-        server.wait()
 
 
 def read_turns(report):
@@ -145,11 +102,6 @@ def print_table(rows):
                         for column, (cell, width) in enumerate(zip(line, widths))).rstrip())
 
 
-def peak_memory_mib(process):
-    status = Path(f"/proc/{process.pid}/status").read_text(encoding="ascii")
-    return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM")) / 1024
-
-
 def print_accuracy(accuracy):
     print("\nsingle-turn requests: " + ", ".join(
         f"{name} {100 * value:.0f} %" for name, value in accuracy["subsets"].items()) + f"; overall {100 * accuracy['overall']:.1f} %")
@@ -159,18 +111,13 @@ def run(options):
     WORK.mkdir(parents=True, exist_ok=True)
     n_conversations, n_tasks, n_requests, n_drafted = SIZES["full" if options.full else "short"]
     write_test_set(n_conversations, n_tasks, n_requests)
-    port = free_port()
-    server = start_server(options.model, port)
     report = WORK / "report"
-    url = f"http://127.0.0.1:{port}"
-    try:
+    with Server(PROGRAM, options.model, WORK / "server.log", []) as server:
         print(f"Replaying {n_conversations} agent conversations that the model has not seen ...", flush=True)
-        call("bench", "agentic", "--url", url, "--dataset", WORK / "conversations.jsonl", "--out", report)
+        call("bench", "agentic", "--url", server.url, "--dataset", WORK / "conversations.jsonl", "--out", report)
         print(f"Asking {n_requests * len(functions.CATEGORIES)} single-turn requests for function calls ...", flush=True)
-        accuracy = measure_accuracy(url, report)
-        memory = peak_memory_mib(server)
-    finally:
-        stop_server(server)
+        accuracy = measure_accuracy(server.url, report)
+        memory = server.peak_memory_mib()
     print("Drafting replies with the multi-token prediction head ...", flush=True)
     acceptance = replay.acceptance(PROGRAM, options.model, "test", SEED, WORK, n_drafted)
     turns = read_turns(report)
@@ -200,7 +147,7 @@ def main():
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that the server is stopped too
     try:
         run(options)
-    except DemoError as error:
+    except (DemoError, RuntimeError, subprocess.CalledProcessError) as error:
         print(f"demo: {error}", file=sys.stderr)
         return 1
     return 0

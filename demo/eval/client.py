@@ -12,15 +12,29 @@ START_SECONDS = 120
 REPLY_SECONDS = 600
 
 
+def output_of(program: Path, *words: object, given: str = "") -> str:
+    """What a command of the program prints. Raises CalledProcessError when it fails."""
+    command = [str(program), *map(str, words)]
+    return subprocess.run(command, input=given, check=True, stdout=subprocess.PIPE, text=True).stdout
+
+
+def ids_of(program: Path, model: Path, text: str) -> list[int]:
+    return json.loads(output_of(program, "eval", "tokenize", model, given=json.dumps({"text": text, "special": "all"})))["ids"]
+
+
 class Server:
     def __init__(self, program: Path, model: Path, log: Path, options: list[str]):
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self.port = probe.getsockname()[1]
         self.program = program
-        self._command = [str(program), "serve", str(model), "--port", str(self.port), "--thinking", "off", *options]
+        self._command = [str(program), "serve", str(model), "--port", str(self.port), "--thinking", "off", "--cache-dir", "off", *options]
         self._log = log
         self._process: subprocess.Popen | None = None
+
+    def peak_memory_mib(self) -> float:
+        lines = Path(f"/proc/{self._process.pid}/status").read_text().splitlines()
+        return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 1024
 
     @property
     def url(self) -> str:

@@ -6,11 +6,11 @@ order of additions differs between the shapes). Every such place is listed. Stan
 
 import argparse
 import json
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
+from demo.eval.client import ids_of, output_of
 from demo.eval.npy import rows_of
 from demo.eval.replay import prompt_text
 from demo.world import conversations
@@ -18,15 +18,10 @@ from demo.world import conversations
 MARGIN = 0.1
 
 
-def run(program: Path, *words: object, given: str = "") -> str:
-    command = [str(program), *map(str, words)]
-    return subprocess.run(command, input=given, check=True, capture_output=True, text=True).stdout
-
-
 def margin_after(program: Path, model: Path, ids: list[int], options: list[str], folder: Path) -> tuple[float, list[int]]:
     """Distance of the two best logits after `ids`, and the two ids."""
     (folder / "ids.json").write_text(json.dumps(ids))
-    run(program, "eval", "logits", model, "--ids", folder / "ids.json", "--positions", "last", "--out", folder / "logits.npy", *options)
+    output_of(program, "eval", "logits", model, "--ids", folder / "ids.json", "--positions", "last", "--out", folder / "logits.npy", *options)
     logits = rows_of(folder / "logits.npy")[-1]
     best = sorted(range(len(logits)), key=lambda i: -logits[i])[:2]
     return logits[best[0]] - logits[best[1]], best
@@ -47,11 +42,10 @@ def main() -> int:
         folder = Path(name)
         for number, episode in enumerate(conversations.episodes(5, "test", arguments.prompts, (1, 2))):
             text = prompt_text(episode, number % len(episode.turns))
-            line = json.dumps({"text": text, "special": "all"})
-            ids = json.loads(run(arguments.espalier, "eval", "tokenize", arguments.small, given=line))["ids"]
+            ids = ids_of(arguments.espalier, arguments.small, text)
             (folder / "prompt.json").write_text(json.dumps(ids))
             words = ["--ids", folder / "prompt.json", "-n", arguments.tokens, *options]
-            small, large = (json.loads(run(arguments.espalier, "eval", "greedy", m, *words)) for m in (arguments.small, arguments.large))
+            small, large = (json.loads(output_of(arguments.espalier, "eval", "greedy", m, *words)) for m in (arguments.small, arguments.large))
             if small == large:
                 n_same += 1
                 continue

@@ -1,10 +1,9 @@
 """Recorded conversations replayed with `espalier bench agentic`: well-formed calls, IoU; and how many drafts of the MTP head hold."""
 
 import json
-import subprocess
 from pathlib import Path
 
-from demo.eval.client import Server, is_well_formed_bash
+from demo.eval.client import Server, ids_of, is_well_formed_bash, output_of
 from demo.eval.npy import rows_of
 from demo.world import conversations, render
 
@@ -17,8 +16,8 @@ def run(server: Server, split: str, seed: int, count: int, n_tasks: int, out: Pa
     episodes = conversations.episodes(seed, split, count, (1, n_tasks))
     dataset = out / "replay.jsonl"
     dataset.write_text("".join(json.dumps(row) + "\n" for episode in episodes for row in episode.rows()))
-    command = [server.program, "bench", "agentic", "--url", server.url, "--dataset", dataset, "--out", out / "replay", "--json"]
-    result = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    words = ["--url", server.url, "--dataset", dataset, "--out", out / "replay", "--json"]
+    result = json.loads(output_of(server.program, "bench", "agentic", *words))
     good, exact, n_replies = 0, 0, 0
     for episode in episodes:
         rows = episode.rows()
@@ -48,10 +47,10 @@ def acceptance(program: Path, model: Path, split: str, seed: int, out: Path, n_p
     episodes = conversations.episodes(seed + 1, split, n_prompts, (1, 2))
     for number, episode in enumerate(episodes):
         text = prompt_text(episode, number % len(episode.turns))
-        ids = json.loads(_run([program, "eval", "tokenize", model], json.dumps({"text": text, "special": "all"})))["ids"]
+        ids = ids_of(program, model, text)
         path = out / "prompt.json"
         path.write_text(json.dumps(ids))
-        reply = json.loads(_run([program, "eval", "greedy", model, "--ids", path, "-n", str(N_TOKENS)], ""))
+        reply = json.loads(output_of(program, "eval", "greedy", model, "--ids", path, "-n", N_TOKENS))
         for start in range(0, len(reply) - STEPS, STEPS + 1):
             path.write_text(json.dumps(ids + reply[:start]))
             drafts = _drafts(program, model, path, reply[start], out / "drafts.npy")
@@ -74,13 +73,9 @@ def prompt_text(episode: conversations.Episode, n_turns: int) -> str:
 
 def _drafts(program: Path, model: Path, ids: Path, following: int, out: Path) -> list[int]:
     """The ids the MTP head drafts after `following`."""
-    _run([program, "eval", "mtp", model, "--ids", ids, "--next", str(following), "--steps", str(STEPS), "--out", out], "")
+    output_of(program, "eval", "mtp", model, "--ids", ids, "--next", following, "--steps", STEPS, "--out", out)
     return argmax_rows(out.with_name("drafts.draft.npy"))
 
 
 def argmax_rows(path: Path) -> list[int]:
     return [max(range(len(row)), key=row.__getitem__) for row in rows_of(path)]
-
-
-def _run(command: list, given: str) -> str:
-    return subprocess.run([str(part) for part in command], input=given, check=True, capture_output=True, text=True).stdout
