@@ -39,7 +39,6 @@ private:
 
     std::array<double, kRowsMax + 1> table_{};  // at a short context; non-decreasing
     std::array<double, kContexts> factor_{};    // of a context against a short one
-    std::array<int32_t, kContexts> factor_seen_{};
     double token_ms_ = 0;
 };
 

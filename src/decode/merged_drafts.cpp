@@ -33,6 +33,7 @@ Status Drafting::attach(model::Forward& forward, int32_t vocab_usable) {
     if (options().has_mtp && forward.model().mtp() != nullptr) {
         TRY_ASSIGN(mtp_, MtpDrafter::create(forward, vocab_usable));
     }
+    if (!parts_.is_measuring) return {};
     TRY(cost_.measure(forward));
     is_measured_ = true;
     return {};

@@ -37,12 +37,14 @@ public:
         // Null: tool calls have no fixed text.
         const text::Tokenizer* tokenizer = nullptr;
         text::ToolFormat tool_format;
+        // False: a tree has the same size on any machine, whatever a pass costs there (replays, tests).
+        bool is_measuring = true;
         // Of a tree whose size nothing else decides.
         int32_t nodes_unmeasured = 16;
     };
     explicit Drafting(Parts parts) : parts_(std::move(parts)) {}
-    // Measures what passes cost, and makes the MTP head's scratch if it is to draft. forward must outlive this. Errors:
-    // exhausted.
+    // Measures what passes cost if it is to, and makes the MTP head's scratch if that is to draft. forward must outlive this.
+    // Errors: exhausted.
     Status attach(model::Forward& forward, int32_t vocab_usable);
 
     struct Request {

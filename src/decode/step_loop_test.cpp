@@ -15,7 +15,7 @@
 namespace {
 
 // Every allocation of this test program is counted while the counter is on. Sanitizers bring allocators of their own.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#ifdef ESPALIER_SANITIZED
 constexpr bool kCountsAllocations = false;
 #else
 constexpr bool kCountsAllocations = true;
@@ -25,7 +25,7 @@ std::atomic<int64_t> g_allocations = 0;
 
 }  // namespace
 
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#ifndef ESPALIER_SANITIZED
 // noinline: gcc 12 sees through one half of an inlined pair and reports a mismatch.
 [[gnu::noinline]] void* operator new(std::size_t bytes) {
     if (g_is_counting) ++g_allocations;

@@ -297,9 +297,10 @@ private:
             return unsupported(fmt::format("--draft {}: {} has no MTP head", options_.draft, options_.model.path));
         parts.tokenizer = tokenizer_.get();
         parts.tool_format = options_.tool_format;
+        parts.is_measuring = options_.sizes_drafts;
         drafting_.emplace(std::move(parts));
         if (drafting_->options().is_off()) return {};
-        loop_->set_cost_model(&drafting_->cost());
+        if (options_.sizes_drafts) loop_->set_cost_model(&drafting_->cost());
         return drafting_->attach(*forward_, vocab_usable());
     }
 

@@ -30,6 +30,7 @@ struct EngineOptions {
     int64_t cache_bytes = 0;     // KV pages, states and their index; 0 = a quarter of free memory
     DiskOptions disk;
     std::string draft = "off";     // the words of --draft
+    bool sizes_drafts = true;      // by what passes cost here; false: the same trees on any machine
     text::ToolFormat tool_format;  // of the model, for drafts of calls
     Log log;                       // no text of prompts or replies
 };

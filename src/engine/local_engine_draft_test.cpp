@@ -11,7 +11,8 @@
 namespace espalier::engine {
 namespace {
 
-std::unique_ptr<LocalEngine> start(const std::string& draft, int32_t parallel = 2) {
+// Trees have the same size on any machine unless they are sized by measured costs.
+std::unique_ptr<LocalEngine> start(const std::string& draft, int32_t parallel = 2, bool sizes_drafts = false) {
     EngineOptions options;
     options.model.path = checkpoint::reference_checkpoint("tiny_a");
     options.model.n_threads = 2;
@@ -19,6 +20,7 @@ std::unique_ptr<LocalEngine> start(const std::string& draft, int32_t parallel = 
     options.sequences_max = parallel;
     options.cache_bytes = int64_t{64} << 20;
     options.draft = draft;
+    options.sizes_drafts = sizes_drafts;
     auto engine = LocalEngine::start(options, nullptr);
     EXPECT_TRUE(engine.has_value()) << engine.error().message;
     return std::move(*engine);
@@ -73,26 +75,34 @@ private:
 };
 
 TEST(LocalEngineDrafts, TextAndCacheHitsAreThoseOfAnEngineWithoutDrafts) {
-    for (const char* draft : {"suffix,template,prefill", "suffix"}) {
-        const auto plain = start("off");
-        const auto drafting = start(draft);
-        int64_t accepted = 0;
-        for (uint32_t seed = 0; seed < 6; ++seed) {
-            Conversation conversation(seed);
-            const float temperature = seed % 2 == 0 ? 0.0f : 0.3f;
-            for (int turn = 0; turn < 5; ++turn) {
-                const Reply expected = reply(*plain, conversation.next(temperature));
-                const Reply drafted = reply(*drafting, conversation.next(temperature));
-                ASSERT_EQ(drafted.tokens, expected.tokens) << draft << " seed " << seed << " turn " << turn;
+    const auto plain = start("off");
+    const std::vector<std::string> drafts = {"suffix,template,prefill", "suffix"};
+    std::vector<std::unique_ptr<LocalEngine>> drafting;
+    for (const std::string& draft : drafts) drafting.push_back(start(draft));
+    std::vector<int64_t> accepted(drafts.size());
+    for (uint32_t seed = 0; seed < 3; ++seed) {
+        Conversation conversation(seed);
+        const float temperature = seed % 2 == 0 ? 0.0f : 0.3f;
+        for (int turn = 0; turn < 4; ++turn) {
+            const Reply expected = reply(*plain, conversation.next(temperature));
+            for (size_t i = 0; i < drafts.size(); ++i) {
+                const Reply drafted = reply(*drafting[i], conversation.next(temperature));
+                ASSERT_EQ(drafted.tokens, expected.tokens) << drafts[i] << " seed " << seed << " turn " << turn;
                 EXPECT_EQ(drafted.timings.cached_tokens, expected.timings.cached_tokens);
                 EXPECT_EQ(drafted.timings.accepted_by[1], drafted.timings.accepted) << "no other source is there";
                 EXPECT_LE(drafted.timings.rounds, expected.timings.rounds);
-                accepted += drafted.timings.accepted;
-                conversation.take(expected.tokens);
+                accepted[i] += drafted.timings.accepted;
             }
+            conversation.take(expected.tokens);
         }
-        EXPECT_GT(accepted, 50) << draft;
     }
+    for (size_t i = 0; i < drafts.size(); ++i) EXPECT_GT(accepted[i], 50) << drafts[i];
+}
+
+TEST(LocalEngineDrafts, SizesByMeasuredCostChangeNoText) {
+    const auto plain = start("off");
+    const auto drafting = start("suffix,template,prefill", 2, true);
+    EXPECT_EQ(reply(*drafting, Conversation(1).next(0.0f)).tokens, reply(*plain, Conversation(1).next(0.0f)).tokens);
 }
 
 TEST(LocalEngineDrafts, SeveralClientsAtOnceGetTheirSoloReplies) {
