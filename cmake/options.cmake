@@ -3,7 +3,9 @@ include(GNUInstallDirs)
 
 # -O3 where it pays, in the arithmetic (folders.cmake); the rest builds faster with -O2.
 string(REPLACE "-O3" "-O2" CMAKE_CXX_FLAGS_RELEASE "${CMAKE_CXX_FLAGS_RELEASE}")
-string(APPEND CMAKE_CXX_FLAGS_DEBUG " -O1")
+if(NOT ESPALIER_SANITIZE)
+  string(APPEND CMAKE_CXX_FLAGS_DEBUG " -O1")
+endif()
 
 add_library(espalier_options INTERFACE)
 target_include_directories(espalier_options INTERFACE ${CMAKE_SOURCE_DIR}/src)
@@ -24,11 +26,8 @@ if(ESPALIER_WERROR)
 endif()
 if(ESPALIER_SANITIZE)
   target_compile_options(espalier_options INTERFACE -fsanitize=${ESPALIER_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  target_compile_definitions(espalier_options INTERFACE ESPALIER_SANITIZED)
   target_link_options(espalier_options INTERFACE -fsanitize=${ESPALIER_SANITIZE})
-  if(ESPALIER_SANITIZE MATCHES "thread" AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-    # Asio's stand-alone fences are unknown to the thread sanitizer; its queues are guarded by mutexes as well.
-    target_compile_options(espalier_options INTERFACE -Wno-tsan)
-  endif()
 endif()
 
 find_package(Threads REQUIRED)
