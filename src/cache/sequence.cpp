@@ -123,7 +123,10 @@ Status Sequence::make_writable(int32_t begin, int32_t end) {
         if (is_new) {
             pages_.push_back(page);
         } else {
-            std::memcpy(pool.data(page), pool.data(pages_[index]), pool.slot_bytes());
+            // Not what nobody has filled: an engine that does not draft never touches the memory of the MTP head's slots.
+            const bool has_mtp_slots = mtp_length_ > static_cast<int32_t>(index) * kPageTokens;
+            const StateShape& shape = memory_->shape();
+            std::memcpy(pool.data(page), pool.data(pages_[index]), has_mtp_slots ? shape.page_bytes() : shape.trunk_page_bytes());
             pool.release(pages_[index]);
             pages_[index] = page;
         }

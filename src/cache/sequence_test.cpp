@@ -81,6 +81,33 @@ TEST(Sequence, ForkSharesUntilSomebodyWrites) {
     EXPECT_EQ(*memory.recurrent(sequence->state(), 0), 3000);
 }
 
+// A copied page takes the MTP head's slots along if there are any; else their memory stays untouched.
+TEST(Sequence, CopiesTheMtpHeadsSlotsOnlyWhenTheyAreFilled) {
+    StateShape shape = small_shape();
+    shape.has_mtp_layer = true;
+    auto memory = Memory::create(shape, {8, 8});
+    ASSERT_TRUE(memory.has_value());
+    const auto mtp_slot = [&](Sequence& sequence, int32_t page) {
+        return reinterpret_cast<float*>(memory->v_block(sequence.page(page), 1, 0));
+    };
+    auto sequence = Sequence::create(*memory, 256);
+    ASSERT_TRUE(sequence.has_value());
+    grow(*sequence, 100, 1000);
+    auto* trunk = reinterpret_cast<float*>(memory->v_block(sequence->page(1), 0, 0));
+    trunk[0] = 5;
+    for (int32_t page = 0; page < 2; ++page) *mtp_slot(*sequence, page) = 7;
+    sequence->set_mtp_length(64);
+    Sequence before_any = sequence->fork();
+    ASSERT_TRUE(before_any.make_writable(64, 101).has_value());
+    ASSERT_NE(before_any.page(1), sequence->page(1));
+    EXPECT_EQ(*reinterpret_cast<float*>(memory->v_block(before_any.page(1), 0, 0)), 5);
+    EXPECT_EQ(*mtp_slot(before_any, 1), 0);
+    sequence->set_mtp_length(65);
+    Sequence with_one = sequence->fork();
+    ASSERT_TRUE(with_one.make_writable(64, 101).has_value());
+    EXPECT_EQ(*mtp_slot(with_one, 1), 7);
+}
+
 TEST(Sequence, EverythingIsFreeAfterTheLastOwner) {
     Memory memory = small_memory();
     {

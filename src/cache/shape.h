@@ -19,6 +19,7 @@ inline constexpr int32_t kConvColumns = 3;
 struct StateShape {
     // Attention layers of the trunk, plus one for the MTP head if there is one (the last index).
     int32_t n_kv_layers = 0;
+    bool has_mtp_layer = false;
     int32_t n_kv_heads = 0;
     int32_t head_dim = 0;
     kernels::KvType kv = kernels::KvType::bf16;
@@ -35,7 +36,10 @@ struct StateShape {
     // One K or V block of one layer and head: [head_dim][64] or [64][head_dim].
     size_t block_bytes() const { return static_cast<size_t>(head_dim) * kPageTokens * kv_element_bytes(); }
     // A page holds K and V blocks of every attention layer and head for 64 tokens.
-    size_t page_bytes() const { return block_bytes() * 2 * static_cast<size_t>(n_kv_heads) * static_cast<size_t>(n_kv_layers); }
+    size_t page_bytes() const { return layer_page_bytes() * static_cast<size_t>(n_kv_layers); }
+    size_t layer_page_bytes() const { return block_bytes() * 2 * static_cast<size_t>(n_kv_heads); }
+    // The first bytes of a page: all layers but the MTP head's.
+    size_t trunk_page_bytes() const { return layer_page_bytes() * static_cast<size_t>(n_kv_layers - (has_mtp_layer ? 1 : 0)); }
 
     size_t recurrent_floats_per_layer() const {
         return static_cast<size_t>(n_value_heads) * static_cast<size_t>(key_dim) * static_cast<size_t>(value_dim);

@@ -171,6 +171,7 @@ private:
         }
         cache::StateShape& shape = model_.state_shape_;
         shape.n_kv_layers = n_kv_layers_;
+        shape.has_mtp_layer = model_.mtp_ != nullptr;
         shape.n_kv_heads = config_.n_kv_heads;
         shape.head_dim = config_.head_dim;
         shape.n_recurrent_layers = n_recurrent_layers_;
