@@ -122,7 +122,7 @@ std::optional<Sequence> ConversationCache::read_back(const CacheKey& key, std::s
     if (!(*restored)->is_from_memory) bytes_per_ms_ = bytes / std::max(elapsed.count(), 0.01);
     ++disk_reads_;
     Sequence sequence = std::move((*restored)->sequence);
-    if (keep(key, sequence, PointKind::tool_boundary)) tree_.set_stored(*tree_.find(key, sequence.tokens()), true);
+    if (keep(key, sequence, (*restored)->kind)) tree_.set_stored(*tree_.find(key, sequence.tokens()), true);
     return sequence;
 }
 
@@ -141,7 +141,8 @@ bool ConversationCache::keep(const CacheKey& key, const Sequence& sequence, Poin
         }
         if (!make_room_for(bytes, rules)) return false;
     }
-    tree_.keep(key, sequence, kind, options_.clock());
+    // Whoever keeps something may end in any way: it is written when the engine is idle.
+    if (tree_.keep(key, sequence, kind, options_.clock())) has_unwritten_ = options_.store != nullptr;
     return true;
 }
 
@@ -170,7 +171,8 @@ bool ConversationCache::is_worth_writing(const PrefixTree::Node& node, Moment mo
 }
 
 DiskStore::Kept ConversationCache::write(const PrefixTree::Node& node) {
-    const DiskStore::Kept kept = options_.store->keep(tree_.fork(node, PrefixTree::length(node)), PrefixTree::key(node));
+    const DiskStore::Kept kept =
+        options_.store->keep(tree_.fork(node, PrefixTree::length(node)), PrefixTree::key(node), PrefixTree::kind(node));
     // What the store refuses is not offered again.
     if (kept != DiskStore::Kept::queue_full) tree_.set_stored(node, true);
     return kept;

@@ -128,6 +128,25 @@ TEST_F(ConversationCacheTest, WhatWouldTakeLongIsWrittenAtOnceTheRestWhenIdle) {
     EXPECT_EQ(cache_->gauges().store->writes_finished, 2);
 }
 
+// A request that was cancelled or failed says nothing at its end.
+TEST_F(ConversationCacheTest, WhatWasKeptWaitsToBeWrittenHoweverTheRequestEnded) {
+    start(40, Disk::there);
+    cache_->set_ms_per_token(1);
+    const auto prompt = ids(1, 300);
+    Sequence sequence = std::move(*Sequence::create(memory_, 2048));
+    for (const size_t end : {100, 200, 300}) {
+        testing::grow(sequence, std::span(prompt).subspan(end - 100, 100));
+        cache_->keep({}, sequence, PointKind::ladder);
+        EXPECT_TRUE(cache_->has_unwritten());
+    }
+    cache_->finish_writing(10'000);
+    EXPECT_EQ(cache_->gauges().store->writes_finished, 1) << "of a prefill that was broken off, where it ended";
+    start(40, Disk::there);
+    EXPECT_EQ(ask(prompt), 0u);
+    ASSERT_EQ(cache_->tree().snapshots().size(), 1u);
+    EXPECT_EQ(PrefixTree::kind(*cache_->tree().snapshots()[0]), PointKind::ladder) << "it comes back as what it was";
+}
+
 TEST_F(ConversationCacheTest, MemoryThatWaitsForTheDiskIsTakenBackWhenItIsNeeded) {
     start(24, Disk::there);
     for (uint32_t i = 0; i < 30; ++i) {

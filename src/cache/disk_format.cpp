@@ -211,7 +211,7 @@ uint64_t StateFront::front_bytes() const {
     for (const std::string* word :
          {&identity.model, &identity.model_hash, &identity.template_hash, &identity.acts, &identity.kv_type, &identity.kernels})
         words += sizeof(uint16_t) + word->size();
-    const uint64_t fixed = 4 * 8 /* key */ + 4 * 8 + 8 /* created */ + 3 * 4;
+    const uint64_t fixed = 4 * 8 /* key */ + 4 * 8 + 8 /* created */ + 4 * 4;
     return kStatePrefixBytes + words + fixed + pages.size() * kPageRefBytes + tokens.size() * sizeof(TokenId);
 }
 
@@ -239,6 +239,7 @@ std::string encode_state_front(const StateFront& front) {
     writer.number(static_cast<uint32_t>(front.tokens.size()));
     writer.number(front.mtp_length);
     writer.number(static_cast<uint32_t>(front.pages.size()));
+    writer.number(static_cast<uint32_t>(front.kind));
     for (const PageRef& page : front.pages) {
         writer.number(page.record);
         writer.number(page.mtp_slots);
@@ -280,6 +281,10 @@ Result<StateFront> parse_state_front(std::span<const std::byte> bytes, const std
     const uint64_t length = reader.number<uint32_t>();
     front.mtp_length = reader.number<uint32_t>();
     const uint64_t n_pages = reader.number<uint32_t>();
+    const auto kind = reader.number<uint32_t>();
+    if (kind > static_cast<uint32_t>(PointKind::user_boundary))
+        return corrupt_data(fmt::format("{}: {} is no kind of a snapshot", path, kind));
+    front.kind = static_cast<PointKind>(kind);
     TRY(check_sizes(front.page_bytes, front.state_bytes, path));
     TRY(check_counts(front, length, n_pages, path));
     if (reader.is_short() || reader.left() != n_pages * kPageRefBytes + length * sizeof(TokenId))

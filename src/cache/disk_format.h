@@ -20,10 +20,11 @@
 
 #include "base/result.h"
 #include "cache/shape.h"
+#include "cache/snapshot_policy.h"
 
 namespace espalier::cache {
 
-inline constexpr uint32_t kDiskVersion = 1;
+inline constexpr uint32_t kDiskVersion = 2;
 inline constexpr size_t kDiskAlignment = 4096;
 inline constexpr size_t kPagesHeaderBytes = kDiskAlignment;
 inline constexpr size_t kStatePrefixBytes = 24;  // enough of a state file to know how long its front is
@@ -85,6 +86,7 @@ struct StateFront {
     uint64_t state_checksum = 0;
     int64_t created_unix_ms = 0;
     uint32_t mtp_length = 0;
+    PointKind kind = PointKind::ladder;
     std::vector<PageRef> pages;  // ceil(length / 64)
     std::vector<TokenId> tokens;
 

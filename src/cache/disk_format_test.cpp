@@ -27,6 +27,7 @@ StateFront example() {
     front.state_bytes = 600;
     front.created_unix_ms = 1234;
     front.mtp_length = 129;
+    front.kind = PointKind::branch;
     front.pages = {{0, 64, 11}, {5, 64, 12}, {kInlineRecord, 1, 13}};
     for (TokenId token = 0; token < 130; ++token) front.tokens.push_back(token * 3);
     return front;
@@ -49,6 +50,7 @@ TEST(DiskFormat, AFrontComesBackAsItWas) {
     ASSERT_TRUE(read.has_value()) << read.error().message;
     EXPECT_EQ(encode_state_front(*read), bytes);
     EXPECT_EQ(read->tokens, front.tokens);
+    EXPECT_EQ(read->kind, PointKind::branch);
     EXPECT_EQ(read->identity.kernels, "avx2-1");
     EXPECT_EQ(read->state_offset(), 4096u);
     EXPECT_EQ(read->inline_offset(0), 8192u);
@@ -112,10 +114,10 @@ TEST(DiskFormat, CountsThatPromiseTooMuchAllocateNothing) {
 
 TEST(DiskFormat, AnotherVersionIsUnsupportedNotDamaged) {
     std::string bytes = encode_state_front(example());
-    bytes[8] = 2;
+    bytes[8] = kDiskVersion + 1;
     EXPECT_EQ(parse_state_front(bytes_of(bytes), "x").error().code, ErrorCode::unsupported);
     std::string header = encode_pages_header({7, 5000});
-    header[8] = 2;
+    header[8] = kDiskVersion + 1;
     EXPECT_EQ(parse_pages_header(bytes_of(header), "x").error().code, ErrorCode::unsupported);
 }
 

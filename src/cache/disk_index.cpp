@@ -53,6 +53,7 @@ std::string DiskIndex::load(const DirectoryScan& scan) {
         entry.id = state.entry;
         entry.state_file_bytes = static_cast<int64_t>(state.file.bytes);
         entry.used_ns = state.file.modified_ns;
+        entry.kind = front.kind;
         insert(front.conversation, front.tokens, front.pages, std::move(entry));
     }
     for (const DirectoryFile& file : scan.unknown) strays_.push_back(file);
@@ -194,7 +195,7 @@ DiskIndex::Plan DiskIndex::plan(std::span<const TokenId> tokens, int32_t mtp_len
 }
 
 void DiskIndex::add(uint64_t id, std::span<const TokenId> tokens, const DiskKey& key, const Plan& plan, int64_t state_file_bytes,
-                    int64_t used_ns) {
+                    int64_t used_ns, PointKind kind) {
     Conversation& conversation = conversations_[plan.conversation];
     conversation.key = key;
     conversation.page_bytes = page_bytes_;
@@ -204,7 +205,20 @@ void DiskIndex::add(uint64_t id, std::span<const TokenId> tokens, const DiskKey&
     entry.state_file_bytes = state_file_bytes;
     entry.used_ns = used_ns;
     entry.is_pending = true;
+    entry.kind = kind;
     insert(plan.conversation, tokens, plan.pages, std::move(entry));
+}
+
+std::vector<const DiskIndex::Entry*> DiskIndex::find_prefixes(std::span<const TokenId> wanted, const DiskKey& key) const {
+    std::vector<const Entry*> found;
+    for (const auto& [id, conversation] : conversations_) {
+        if (!conversation.is_ours || conversation.key != key) continue;
+        for (const Entry& entry : conversation.entries) {
+            if (common_prefix(tokens(entry), wanted) == entry.length) found.push_back(&entry);
+        }
+    }
+    std::sort(found.begin(), found.end(), [](const Entry* a, const Entry* b) { return a->length > b->length; });
+    return found;
 }
 
 DiskIndex::Entry& DiskIndex::at(uint64_t id) {
@@ -282,12 +296,16 @@ std::optional<DiskRemoval> DiskIndex::evict_one(int64_t bytes_max) {
     }
     const int64_t share = bytes_max / std::max<int64_t>(1, static_cast<int64_t>(held.size()));
     const Entry* victim = nullptr;
+    const Entry* oldest_entry = nullptr;  // when those above their share have only what waits
     for (const auto& [id, conversation] : conversations_) {
-        if (held[conversation.key.owner] <= share) continue;
+        const bool is_above = held[conversation.key.owner] > share;
         for (const Entry& entry : conversation.entries) {
-            if (!entry.is_pending && (victim == nullptr || entry.used_ns < victim->used_ns)) victim = &entry;
+            if (entry.is_pending) continue;
+            if (oldest_entry == nullptr || entry.used_ns < oldest_entry->used_ns) oldest_entry = &entry;
+            if (is_above && (victim == nullptr || entry.used_ns < victim->used_ns)) victim = &entry;
         }
     }
+    if (victim == nullptr) victim = oldest_entry;
     if (victim == nullptr) return std::nullopt;
     return remove(victim->id);
 }
@@ -305,6 +323,13 @@ std::optional<uint64_t> DiskIndex::find_superfluous(uint64_t id, int32_t entries
     }
     if (static_cast<int32_t>(way.size()) <= entries_max) return std::nullopt;
     std::sort(way.begin(), way.end(), [](const Entry* a, const Entry* b) { return a->length < b->length; });
+    const Entry* kept[3] = {};  // where the next user message, other questions and other conversations continue
+    for (const Entry* entry : way) {
+        if (entry->kind == PointKind::message_end && kept[0] == nullptr) kept[0] = entry;
+        if (entry->kind != PointKind::user_boundary) continue;
+        if (kept[1] == nullptr) kept[1] = entry;
+        kept[2] = entry;
+    }
     const Entry* least = nullptr;
     double least_score = std::numeric_limits<double>::max();
     for (size_t i = 1; i + 2 < way.size(); ++i) {
@@ -313,7 +338,7 @@ std::optional<uint64_t> DiskIndex::find_superfluous(uint64_t id, int32_t entries
         // The deepest entry before the place where somebody else leaves.
         const bool is_junction =
             std::any_of(leaves_at.begin(), leaves_at.end(), [&](int32_t at) { return at >= length && at < next; });
-        if (is_junction || way[i]->is_pending) continue;
+        if (is_junction || way[i]->is_pending || std::count(std::begin(kept), std::end(kept), way[i]) > 0) continue;
         const double score = static_cast<double>(next - way[i - 1]->length) / (end.length - length);
         if (score < least_score) {
             least_score = score;

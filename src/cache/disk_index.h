@@ -30,6 +30,7 @@ public:
         uint64_t conversation = 0;
         int32_t length = 0;
         int32_t branch = 0;
+        PointKind kind = PointKind::ladder;
         std::vector<uint32_t> records;  // a page each; kInlineRecord
         int64_t state_file_bytes = 0;
         int64_t used_ns = 0;
@@ -48,6 +49,8 @@ public:
     // The entry with exactly these tokens.
     const Entry* find_exact(std::span<const TokenId> tokens, const DiskKey& key) const;
     std::span<const TokenId> tokens(const Entry& entry) const;
+    // All entries of the key that are a prefix of these tokens, the longest first.
+    std::vector<const Entry*> find_prefixes(std::span<const TokenId> tokens, const DiskKey& key) const;
 
     // Where a new entry goes: the conversation that shares most with it, or a new one, and for each page the record it has or
     // gets.
@@ -60,7 +63,7 @@ public:
     };
     Plan plan(std::span<const TokenId> tokens, int32_t mtp_length, const DiskKey& key) const;
     void add(uint64_t id, std::span<const TokenId> tokens, const DiskKey& key, const Plan& plan, int64_t state_file_bytes,
-             int64_t used_ns);
+             int64_t used_ns, PointKind kind);
     void set_written(uint64_t id);
     void set_used(uint64_t id, int64_t used_ns);
     // Errors are ours: the id exists.
@@ -76,7 +79,8 @@ public:
     // its equal share. Nothing if all that is left waits for the writer.
     std::optional<DiskRemoval> evict_one(int64_t bytes_max);
     // An entry on the way to `id` that is missed least when there are more than entries_max: the one whose neighbours are close
-    // relative to its distance from the end. Never the first, the last two, or one where another branch leaves.
+    // relative to its distance from the end. Never the first, the last two, one where another
+    // branch leaves, the first message end (system and tools), the first and the newest user boundary.
     std::optional<uint64_t> find_superfluous(uint64_t id, int32_t entries_max) const;
 
     // Counted when asked for after a change, then remembered: gauges ask at every step of the engine.

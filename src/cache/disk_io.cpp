@@ -61,7 +61,7 @@ Status DiskFile::read_at(std::span<std::byte> out, uint64_t offset) const {
     while (done < out.size()) {
         const ssize_t n = ::pread(fd_, out.data() + done, out.size() - done, static_cast<off_t>(offset + done));
         if (n < 0 && errno == EINTR) continue;
-        if (n < 0) return corrupt_data(reason(path_, "read"));
+        if (n < 0) return exhausted(reason(path_, "read"));
         if (n == 0) {
             return corrupt_data(fmt::format("{}: ends at byte {}, {} were expected: the file is cut off", path_, offset + done,
                                             offset + out.size()));

@@ -33,7 +33,7 @@ public:
 
     const std::string& path() const { return path_; }
     Result<uint64_t> size() const;
-    // Fills `out` from `offset`. Errors: corrupt_data when the file ends before or cannot be read.
+    // Fills `out` from `offset`. Errors: corrupt_data when the file ends before, exhausted when it cannot be read.
     Status read_at(std::span<std::byte> out, uint64_t offset) const;
     // Errors: exhausted with the system's reason.
     Status write_at(std::span<const std::byte> bytes, uint64_t offset);

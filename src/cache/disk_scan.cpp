@@ -48,7 +48,16 @@ Status check_pages(const StateFront& front, const ScannedPages* pages, const std
 // Sorts one file that could not be read into damaged or unknown. One that has gone meanwhile is neither.
 void sort_failure(DirectoryScan& scan, const std::string& directory, const DirectoryFile& file, const Error& error) {
     if (error.code == ErrorCode::unsupported) scan.unknown.push_back(file);
-    else if (::access((directory + "/" + file.name).c_str(), F_OK) == 0) scan.damaged.push_back({file, error.message});
+    else if (::access((directory + "/" + file.name).c_str(), F_OK) == 0)
+        (error.code == ErrorCode::corrupt_data ? scan.damaged : scan.unreadable).push_back({file, error.message});
+}
+
+// One file that cannot be read now takes its conversation along: its records must be neither cut off nor written over.
+void leave_alone_unreadable(DirectoryScan& scan, std::vector<ScannedState>& states) {
+    std::set<uint64_t> conversations;
+    for (const ScannedDamage& file : scan.unreadable) conversations.insert(parse_file_name(file.file.name).conversation);
+    std::erase_if(states, [&](const ScannedState& state) { return conversations.contains(state.front.conversation); });
+    std::erase_if(scan.pages, [&](const ScannedPages& pages) { return conversations.contains(pages.header.conversation); });
 }
 
 // A pages file that no entry names and that has no header is what a process left that ended while it began one.
@@ -104,6 +113,7 @@ Result<DirectoryScan> scan_directory(const std::string& directory) {
         else sort_failure(scan, directory, file, header.error());
     }
     drop_unnamed(scan, files);
+    leave_alone_unreadable(scan, states);
     std::map<uint64_t, const ScannedPages*> by_conversation;
     for (const ScannedPages& pages : scan.pages) by_conversation[pages.header.conversation] = &pages;
     for (ScannedState& state : states) {

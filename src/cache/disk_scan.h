@@ -34,8 +34,10 @@ struct ScannedDamage {
 
 struct DirectoryScan {
     std::vector<ScannedPages> pages;
-    std::vector<ScannedState> states;      // each one's pages are among the above and long enough
-    std::vector<ScannedDamage> damaged;    // names of ours, contents that are not
+    std::vector<ScannedState> states;    // each one's pages are among the above and long enough
+    std::vector<ScannedDamage> damaged;  // names of ours, contents that are not
+    // Cannot be opened or read now, with whatever else their conversations have: to be left alone.
+    std::vector<ScannedDamage> unreadable;
     std::vector<DirectoryFile> unknown;    // another version of the format
     std::vector<DirectoryFile> leftovers;  // temporary files of a process that ended while it wrote
     std::vector<DirectoryFile> set_aside;  // in the damaged/ subdirectory

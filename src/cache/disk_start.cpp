@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
 #include <map>
 #include <set>
@@ -48,9 +49,14 @@ void bring_back_from_future(const std::string& directory, DirectoryScan& scan) {
 
 Result<std::string> load_secret(const std::string& directory) {
     const std::string path = directory + "/" + kSecretFile;
-    if (auto file = DiskFile::open(path, DiskFile::Mode::read)) {
+    if (::access(path.c_str(), F_OK) == 0 || errno != ENOENT) {
+        TRY_ASSIGN(const DiskFile file, DiskFile::open(path, DiskFile::Mode::read));
+        TRY_ASSIGN(const uint64_t bytes, file.size());
         std::string secret(kSecretBytes, '\0');
-        if (file->read_at(std::as_writable_bytes(std::span(secret)), 0)) return secret;
+        if (bytes >= kSecretBytes) {
+            TRY(file.read_at(std::as_writable_bytes(std::span(secret)), 0));
+            return secret;
+        }
     }
     const std::string part = path + ".part";
     std::string secret = random_bytes(kSecretBytes);

@@ -9,8 +9,9 @@
 
 namespace espalier::cache {
 
-// The secret under which keys are hashed; made at the first use. Without the one that entries were written under they are never
-// found again. Errors: invalid_input, exhausted: it is missing or damaged and cannot be written.
+// The secret under which keys are hashed; made at the first use, or when the file is cut off. Without the one that entries were
+// written under they are never found again. Errors: invalid_input, exhausted: it cannot be read, or is missing and cannot be
+// written.
 Result<std::string> load_secret(const std::string& directory);
 
 // Whether blocks can be given back from the middle of a file.

@@ -1,8 +1,10 @@
 #include "cache/disk_store.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <map>
 #include <utility>
 #include <vector>
@@ -36,7 +38,11 @@ public:
         TRY_ASSIGN(DirectoryScan scan, scan_directory(directory));
         auto secret = load_secret(directory);
         if (secret) secret_ = std::move(*secret);
+        else if (::access((directory + "/" + kSecretFile).c_str(), F_OK) == 0) return secret.error();
         else is_writing_ = false;
+        if (!scan.unreadable.empty())
+            log.warning(fmt::format("{}: {} files cannot be read now and are left alone, the first: {}", directory,
+                                    scan.unreadable.size(), scan.unreadable.front().message));
         bool can_punch = false;
         if (is_writing_) {
             can_punch = can_punch_holes(directory);
@@ -83,25 +89,32 @@ public:
                                                     int32_t context_tokens) {
         while (const DiskIndex::Entry* entry = find(prompt, key)) {
             if (const auto waiting = pending_.find(entry->id); waiting != pending_.end()) {
-                index_->set_used(entry->id, next_stamp());
-                return std::optional(Restored{waiting->second.fork(), true});
+                TRY(check_context(entry->length, context_tokens));
+                touch_way(index_->tokens(*entry), hashed(key));
+                return std::optional(Restored{waiting->second.fork(context_tokens), entry->kind, true});
             }
-            TRY(check_room(entry->length, context_tokens));
+            TRY(check_context(entry->length, context_tokens));
+            TRY(check_room(entry->length));
             DiskReadRequest request{options_.directory, entry->conversation, entry->id,
                                     &options_.identity, hashed(key),         prompt.first(static_cast<size_t>(entry->length)),
                                     context_tokens};
             std::optional<uint32_t> damaged_record;
             auto sequence = read_entry(memory_, request, damaged_record);
             if (sequence) {
-                touch(*entry);
-                return std::optional(Restored{std::move(*sequence), false});
+                touch_way(index_->tokens(*entry), hashed(key));
+                return std::optional(Restored{std::move(*sequence), entry->kind, false});
+            }
+            if (is_passing_trouble(*entry, sequence.error())) {
+                warn_once(sequence.error());
+                prompt = prompt.first(static_cast<size_t>(entry->length) - 1);
+                continue;
             }
             drop_damaged(*entry, damaged_record, sequence.error());
         }
         return std::optional<Restored>();
     }
 
-    Kept keep(Sequence timeline, const CacheKey& key) {
+    Kept keep(Sequence timeline, const CacheKey& key, PointKind kind) {
         if (!is_writing_) return Kept::off;
         if (timeline.length() == 0) return Kept::already_there;
         const DiskKey hash = hashed(key);
@@ -112,10 +125,11 @@ public:
         if (static_cast<int32_t>(pending_.size()) >= options_.writes_pending_max) return Kept::queue_full;
         DiskIndex::Plan plan = index_->plan(timeline.tokens(), timeline.mtp_length(), hash);
         DiskWrite write = describe(timeline, hash, plan);
+        write.front.kind = kind;
         const auto state_file_bytes = static_cast<int64_t>(write.front.file_bytes());
         if (plan.bytes_whole + state_file_bytes > bytes_max_) return Kept::too_large;
         if (index_->pending_bytes() + plan.bytes_whole + state_file_bytes > bytes_max_) return Kept::queue_full;
-        index_->add(write.entry, timeline.tokens(), hash, plan, state_file_bytes, write.modified_ns);
+        index_->add(write.entry, timeline.tokens(), hash, plan, state_file_bytes, write.modified_ns, kind);
         while (const auto id = index_->find_superfluous(write.entry, options_.states_per_conversation_max))
             writer_->remove(index_->remove(*id));
         while (index_->bytes() > bytes_max_) {
@@ -123,6 +137,7 @@ public:
             if (!removal) break;
             writer_->remove(std::move(*removal));
         }
+        touch_way(timeline.tokens(), hash);
         pending_.emplace(write.entry, std::move(timeline));
         writer_->write(std::move(write));
         return Kept::queued;
@@ -228,10 +243,33 @@ private:
         return write;
     }
 
-    Status check_room(int32_t length, int32_t context_tokens) const {
+    // What is continued from needs everything it began with: none of these may age out before it.
+    void touch_way(std::span<const TokenId> tokens, const DiskKey& key) {
+        for (const DiskIndex::Entry* entry : index_->find_prefixes(tokens, key)) touch(*entry);
+    }
+
+    // Too many open files, no rights, a bad cable: says nothing about the bytes. A file that is gone is gone.
+    bool is_passing_trouble(const DiskIndex::Entry& entry, const Error& error) const {
+        if (error.code != ErrorCode::invalid_input && error.code != ErrorCode::exhausted) return false;
+        const std::string names[] = {state_file_name(entry.conversation, entry.id), pages_file_name(entry.conversation)};
+        return std::none_of(std::begin(names), std::end(names), [this](const std::string& name) {
+            return ::access((options_.directory + "/" + name).c_str(), F_OK) != 0 && errno == ENOENT;
+        });
+    }
+
+    void warn_once(const Error& error) {
+        if (!has_warned_)
+            options_.log.warning(fmt::format("a stored conversation cannot be read now and is left alone: {}", error.message));
+        has_warned_ = true;
+    }
+
+    static Status check_context(int32_t length, int32_t context_tokens) {
+        if (length <= context_tokens) return {};
+        return exhausted(fmt::format("a stored conversation of {} tokens exceeds the context of {}", length, context_tokens));
+    }
+
+    Status check_room(int32_t length) const {
         const int32_t n_pages = (length + kPageTokens - 1) / kPageTokens;
-        if (length > context_tokens)
-            return exhausted(fmt::format("a stored conversation of {} tokens exceeds the context of {}", length, context_tokens));
         if (memory_.pages().n_free() >= n_pages && memory_.states().n_free() >= 1) return {};
         return exhausted(fmt::format("a stored conversation needs {} KV pages and a state, {} and {} are free", n_pages,
                                      memory_.pages().n_free(), memory_.states().n_free()));
@@ -242,6 +280,7 @@ private:
         const uint64_t conversation = entry.conversation;
         std::vector<uint64_t> ids{entry.id};
         if (record) ids = index_->entries_with_record(conversation, *record);
+        if (std::find(ids.begin(), ids.end(), entry.id) == ids.end()) ids.push_back(entry.id);
         std::erase_if(ids, [this](uint64_t id) { return pending_.contains(id); });
         options_.log.warning(fmt::format("{} stored snapshots are damaged and {}: {}", ids.size(),
                                          is_writing_ ? "set aside in damaged/" : "ignored", error.message));
@@ -263,6 +302,7 @@ private:
     Memory& memory_;
     DirectoryLock lock_;
     bool is_writing_;
+    bool has_warned_ = false;  // of passing trouble
     std::string secret_;
     int64_t bytes_max_ = 0;
     int64_t stamp_ns_ = 0;
@@ -297,8 +337,8 @@ Result<std::optional<DiskStore::Restored>> DiskStore::restore_longest(std::span<
     return impl_->restore_longest(prompt, key, context_tokens);
 }
 
-DiskStore::Kept DiskStore::keep(Sequence timeline, const CacheKey& key) {
-    return impl_->keep(std::move(timeline), key);
+DiskStore::Kept DiskStore::keep(Sequence timeline, const CacheKey& key, PointKind kind) {
+    return impl_->keep(std::move(timeline), key, kind);
 }
 
 int32_t DiskStore::collect_finished() {

@@ -58,7 +58,8 @@ public:
 
     struct Restored {
         Sequence sequence;
-        bool is_from_memory = false;  // the entry was still waiting for the writer
+        PointKind kind = PointKind::ladder;  // as it was handed over
+        bool is_from_memory = false;         // the entry was still waiting for the writer
     };
     // That entry as a sequence; needs one free state slot and ceil(length / 64) free pages. An entry that turns out to be damaged
     // is set aside and the next shorter one taken; nothing if none is left. Errors: exhausted when the pools have no room
@@ -74,7 +75,7 @@ public:
     };
     // Hands over one timeline (Sequence::fork(), Snapshot::restore()) to be written. The store holds its references until
     // collect_finished() sees that the write has ended, well or not.
-    Kept keep(Sequence timeline, const CacheKey& key);
+    Kept keep(Sequence timeline, const CacheKey& key, PointKind kind = PointKind::ladder);
 
     // Gives back the references of writes that have ended. Cheap; call it between steps. Returns how many.
     int32_t collect_finished();

@@ -57,6 +57,17 @@ TEST_F(DiskStoreTest, ServesFromMemoryUntilCollected) {
     EXPECT_EQ(restored(*store, tokens), 300);
 }
 
+TEST_F(DiskStoreTest, WhatWaitsGrowsToTheContextAskedFor) {
+    auto store = open();
+    const auto tokens = tokens_of(300, 1);
+    EXPECT_EQ(store->keep(timeline(memory_, std::span(tokens).first(200)).fork(200), {}), DiskStore::Kept::queued);
+    auto result = store->restore_longest(tokens, {}, kContext);
+    ASSERT_TRUE(result && *result);
+    EXPECT_TRUE((*result)->is_from_memory);
+    append((*result)->sequence, std::span(tokens).subspan(200));
+    expect_right((*result)->sequence);
+}
+
 TEST_F(DiskStoreTest, FindsTheLongestPrefixOfTheSameKey) {
     auto store = open();
     const auto tokens = tokens_of(500, 2);
@@ -292,6 +303,28 @@ TEST_F(DiskStoreTest, ThinsTheStatesOfALongConversationAndKeepsJunctions) {
     EXPECT_TRUE(has(500));
     EXPECT_TRUE(has(1900));
     EXPECT_EQ(restored(*store, joined(all, {1})), 2000);
+}
+
+TEST_F(DiskStoreTest, ThinningKeepsTheQuestionOfManyToolTurns) {
+    auto store = open();
+    const auto all = tokens_of(1900, 9);
+    const auto keep_at = [&](size_t end, PointKind kind) {
+        EXPECT_EQ(store->keep(timeline(memory_, std::span(all).first(end)), {}, kind), DiskStore::Kept::queued);
+        store->flush();
+    };
+    keep_at(100, PointKind::message_end);
+    keep_at(200, PointKind::user_boundary);
+    keep_at(300, PointKind::prompt_end);
+    keep_at(600, PointKind::user_boundary);
+    for (size_t turn = 1; turn <= 60; ++turn) keep_at(600 + turn * 20, PointKind::tool_boundary);
+    EXPECT_EQ(store->gauges().entries, options().states_per_conversation_max);
+    for (int round = 0; round < 2; ++round) {
+        EXPECT_TRUE(store->has(std::span(all).first(100), {}));
+        EXPECT_TRUE(store->has(std::span(all).first(200), {}));
+        EXPECT_TRUE(store->has(std::span(all).first(600), {}));
+        store.reset();
+        store = open();
+    }
 }
 
 TEST_F(DiskStoreTest, BoundsWhatWaitsAndGivesItUpOnRequest) {

@@ -170,6 +170,30 @@ TEST_F(DiskDamageTest, FilesThatChangePlacesAreNotBelieved) {
     EXPECT_THAT(warnings_, ElementsAre(HasSubstr("belongs to conversation")));
 }
 
+TEST_F(DiskDamageTest, WhatCannotBeOpenedNowIsLeftAlone) {
+    auto store = open();
+    rlimit before{};
+    ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+    const rlimit none{3, before.rlim_max};
+    ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
+    const int32_t in_vain = restored(*store, tokens_);
+    ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+    EXPECT_EQ(in_vain, 0);
+    EXPECT_THAT(warnings_, ElementsAre(HasSubstr("cannot be read now")));
+    EXPECT_EQ(store->gauges().entries_damaged, 0);
+    EXPECT_EQ(restored(*store, tokens_), 330);
+}
+
+TEST_F(DiskDamageTest, ASecretThatCannotBeReadIsNotReplaced) {
+    const std::string secret = directory_ + "/secret";
+    fs::rename(secret, secret + ".kept");
+    fs::create_directory(secret);
+    EXPECT_FALSE(DiskStore::open(options(), memory_).has_value());
+    fs::remove(secret);
+    fs::rename(secret + ".kept", secret);
+    EXPECT_EQ(restored(*open(), tokens_), 330);
+}
+
 TEST_F(DiskDamageTest, CleansUpWhatAKilledProcessLeft) {
     const std::string pages = files(".pages").front();
     const uint64_t whole = fs::file_size(pages);

@@ -399,10 +399,15 @@ const PrefixTree::Node* PrefixTree::find_victim(const VictimRules& rules, int64_
 
 std::vector<const PrefixTree::Node*> PrefixTree::tails(int64_t now_ms) const {
     std::vector<const Node*> all;
+    std::set<const Node*> above_ladder;
     for (const auto& [node, facts] : facts(now_ms)) {
-        if (eviction_rank(facts) == kRankProtected || (facts.kind == PointKind::reply_end && !facts.is_superseded))
-            all.push_back(node);
+        const bool is_end = !facts.is_superseded && (facts.kind == PointKind::reply_end || facts.kind == PointKind::ladder);
+        if (eviction_rank(facts) == kRankProtected || is_end) all.push_back(node);
+        if (!is_end || facts.kind != PointKind::ladder) continue;
+        for (const Node* up = node->parent; up != nullptr; up = up->parent) above_ladder.insert(up);
     }
+    // Of a prefill that was broken off, where it ended.
+    std::erase_if(all, [&](const Node* node) { return node->kept->kind == PointKind::ladder && above_ladder.contains(node); });
     std::sort(all.begin(), all.end(), [](const Node* a, const Node* b) {
         return std::tie(a->last_used_ms, a->serial) > std::tie(b->last_used_ms, b->serial);
     });

@@ -92,7 +92,8 @@ public:
     const Node* find_victim(const VictimRules& rules, int64_t now_ms) const;
     // All snapshots, those used last first.
     std::vector<const Node*> snapshots() const;
-    // All of rank kRankProtected at this time, and the ends of the newest replies; those used last first.
+    // All of rank kRankProtected at this time, the ends of the newest replies and of prefills that were broken off; those used
+    // last first.
     std::vector<const Node*> tails(int64_t now_ms) const;
 
     // A mark of the caller's: a copy is kept elsewhere.

@@ -141,14 +141,15 @@ void Sequence::append(std::span<const TokenId> tokens, int32_t state) {
     state_ = state;
 }
 
-Sequence Sequence::fork() const {
+Sequence Sequence::fork(int32_t context_tokens) const {
+    CHECK(context_tokens >= length(), "a fork holds what is there");
     Sequence copy(*memory_);
-    copy.context_tokens_ = context_tokens_;
+    copy.context_tokens_ = context_tokens;
     copy.mtp_length_ = mtp_length_;
     copy.state_ = state_;
     memory_->states().retain(state_);
-    copy.pages_.reserve(pages_.capacity());
-    copy.tokens_.reserve(tokens_.capacity());
+    copy.pages_.reserve(static_cast<size_t>((context_tokens + kPageTokens - 1) / kPageTokens));
+    copy.tokens_.reserve(static_cast<size_t>(context_tokens));
     // Only pages with committed content: writable ones beyond it stay with their owner.
     const auto n_pages = static_cast<size_t>((length() + kPageTokens - 1) / kPageTokens);
     copy.pages_.assign(pages_.begin(), pages_.begin() + static_cast<std::ptrdiff_t>(n_pages));

@@ -104,7 +104,9 @@ public:
     void append(std::span<const TokenId> tokens, int32_t state);
 
     // The same timeline again: shares everything committed, then goes its own way.
-    Sequence fork() const;
+    Sequence fork() const { return fork(context_tokens_); }
+    // The same with room for context_tokens, at least length().
+    Sequence fork(int32_t context_tokens) const;
 
 private:
     explicit Sequence(Memory& memory) : memory_(&memory) {}

@@ -38,6 +38,8 @@ double ms_between(Clock::time_point from, Clock::time_point to) {
 // Prompt rows of one pass: the weights are read once for all of them; beyond this the gain is small and steps get long.
 constexpr int32_t kRowsMax = 512;
 constexpr int32_t kRowsLeast = 16;
+// A pass of so many rows tells what a row costs.
+constexpr int32_t kRowsTelling = 128;
 // A step should not take longer than this, so that a client that leaves is noticed; shorter while others wait for tokens.
 constexpr double kStepMs = 700;
 constexpr double kStepMsShared = 200;
@@ -326,15 +328,18 @@ private:
 
     // Thread entry: what a library throws (out of memory) ends the requests it hit, not the process.
     void run() {
-        while (wait_for_work()) {
+        bool is_stopping = false;
+        while (!is_stopping) {
             try {
+                is_stopping = !wait_for_work();
+                if (is_stopping) break;
                 drop_cancelled_queued();
                 drop_cancelled();
                 admit();
                 if (!running_.empty()) step();
                 update_gauges();
             } catch (const std::exception& e) {
-                fail_all(exhausted(fmt::format("the engine could not go on with this request: {}", e.what())));
+                fail_all(cannot_go_on(e));
             }
         }
         for (RunningJob& job : running_) finish(job, FinishReason::cancelled);
@@ -344,7 +349,15 @@ private:
             for (QueuedJob& job : queue_) push_failed(*job.stream, cancelled("the engine is shutting down"));
             queue_.clear();
         }
-        cache_->finish_writing(kFinishWritingMs);
+        try {
+            cache_->finish_writing(kFinishWritingMs);
+        } catch (const std::exception& e) {
+            options_.log.warning(fmt::format("not every conversation was written to disk: {}", e.what()));
+        }
+    }
+
+    static Error cannot_go_on(const std::exception& e) {
+        return exhausted(fmt::format("the engine could not go on with this request: {}", e.what()));
     }
 
     static void push_failed(JobStream& stream, Error error) {
@@ -377,7 +390,14 @@ private:
         while (static_cast<int32_t>(running_.size()) < options_.sequences_max) {
             std::optional<QueuedJob> next = take_admissible();
             if (!next) return;
-            begin(std::move(*next));
+            const std::shared_ptr<JobStream> stream = next->stream;
+            try {
+                begin(std::move(*next));
+            } catch (const std::exception& e) {
+                // Not in the queue any more and perhaps not yet among those that run: nobody else would tell the client.
+                running_.remove_if([&](const RunningJob& job) { return job.stream == stream; });
+                push_failed(*stream, cannot_go_on(e));
+            }
         }
     }
 
@@ -505,6 +525,7 @@ private:
                 keep_unfinished_prefill(*job);
                 finish(*job, FinishReason::cancelled);
                 job = running_.erase(job);
+                cache_->write_behind(cache::ConversationCache::Moment::busy);
             } else {
                 ++job;
             }
@@ -530,14 +551,20 @@ private:
         if (!status) return fail_all(status.error());
         int32_t rows_after = 0;
         for (const decode::Generation* generation : steps_) rows_after += generation->prompt_left();
-        if (rows_before - rows_after >= kRowsLeast) {
-            ms_per_row_ = std::max(1e-3, ms_between(begin, end) / (rows_before - rows_after));
-            cache_->set_ms_per_token(ms_per_row_);
-        }
+        learn_cost(rows_before - rows_after, rows, ms_between(begin, end));
         for (auto job = running_.begin(); job != running_.end();) {
             report(*job, end);
             job = finish_if_done(*job) ? running_.erase(job) : std::next(job);
         }
+    }
+
+    // Reading the weights is most of a short pass: it only counts if no more rows were allowed, or as an upper bound.
+    void learn_cost(int32_t n_rows, int32_t rows_allowed, double ms) {
+        if (n_rows < kRowsLeast) return;
+        const double ms_per_row = std::max(1e-3, ms / n_rows);
+        if (n_rows < std::min(rows_allowed, kRowsTelling) && ms_per_row >= ms_per_row_) return;
+        ms_per_row_ = ms_per_row;
+        cache_->set_ms_per_token(ms_per_row_);
     }
 
     bool finish_if_done(RunningJob& job) {
@@ -548,8 +575,8 @@ private:
         } else {
             if (reason == FinishReason::stop_id) keep_reply(job);
             finish(job, reason);
-            cache_->write_behind(cache::ConversationCache::Moment::busy);
         }
+        cache_->write_behind(cache::ConversationCache::Moment::busy);
         return true;
     }
 
@@ -570,6 +597,7 @@ private:
     void fail_all(const Error& error) {
         for (RunningJob& job : running_) push_failed(*job.stream, error);
         running_.clear();
+        cache_->write_behind(cache::ConversationCache::Moment::busy);
     }
 
     // The sequence stands at one of the job's points.

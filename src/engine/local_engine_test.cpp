@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+#include <filesystem>
 #include <random>
 #include <thread>
 #include <vector>
@@ -294,6 +296,32 @@ TEST(LocalEngine, ABrokenOffPrefillIsNotLost) {
     Job salted = job(2000, 51, 5);
     salted.cache_salt = "cold";
     EXPECT_EQ(drain(**engine->submit(salted)).tokens, again.tokens);
+}
+
+// The engine is idle for two seconds first.
+TEST(LocalEngine, SlowACancelledRequestIsWrittenWhenNothingElseIsToDo) {
+    EngineOptions with_disk = options(1);
+    std::string folder = testing::TempDir() + "espalier_engine_XXXXXX";
+    with_disk.disk.directory = ::mkdtemp(folder.data());
+    with_disk.disk.bytes_max = int64_t{64} << 20;
+    {
+        const auto engine = start(with_disk);
+        Job talk = job(300, 52, 700);
+        talk.boundaries = tool_boundaries({299});
+        auto running = *engine->submit(talk);
+        while (true) {
+            const auto event = running->wait_next(30'000);
+            ASSERT_TRUE(event.has_value());
+            if (event->kind == JobEvent::Kind::tokens) break;
+        }
+        running->cancel();
+        EXPECT_EQ(drain(*running).last.reason, FinishReason::cancelled);
+        const auto give_up = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+        while (engine->gauges().disk_writes_total == 0 && std::chrono::steady_clock::now() < give_up)
+            std::this_thread::sleep_for(std::chrono::milliseconds(50));
+        EXPECT_EQ(engine->gauges().disk_writes_total, 1);
+    }
+    std::filesystem::remove_all(folder);
 }
 
 TEST(LocalEngine, TheSamePromptTwiceIsReadOnce) {
