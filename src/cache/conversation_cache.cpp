@@ -24,7 +24,8 @@ int32_t rank_below(PointKind kind) {
     switch (kind) {
         case PointKind::ladder: return 1;
         case PointKind::prompt_end:
-        case PointKind::reply_end: return 2;
+        case PointKind::reply_end:
+        case PointKind::inner_message: return 2;
         case PointKind::message_end:
         case PointKind::branch:
         case PointKind::tool_boundary:

@@ -99,6 +99,20 @@ TEST_F(ConversationCacheTest, ThePrefixThatIsGoneOnFromIsSpared) {
     EXPECT_EQ(cache_->match({}, ids(1, 300)).cached, 300);
 }
 
+TEST_F(ConversationCacheTest, MessagesOfALongPromptDoNotPushOutOtherConversations) {
+    start(40);
+    for (uint32_t i = 0; i < 5; ++i) ask(ids(i, 128));
+    const auto prompt = ids(9, 1200);
+    Sequence sequence = std::move(*Sequence::create(memory_, 2048));
+    for (size_t end = 40; end <= prompt.size(); end += 40) {
+        testing::grow(sequence, std::span(prompt).subspan(end - 40, 40));
+        cache_->keep({}, sequence, PointKind::inner_message);
+    }
+    EXPECT_TRUE(cache_->keep({}, sequence, PointKind::tool_boundary));
+    EXPECT_GT(cache_->gauges().evictions, 5) << "its own, of the same kind";
+    for (uint32_t i = 0; i < 5; ++i) EXPECT_EQ(cache_->match({}, ids(i, 128)).cached, 128) << i;
+}
+
 TEST_F(ConversationCacheTest, AThinnedLadderLosesOnlyLadderPoints) {
     start(40);
     const auto prompt = ids(1, 900);

@@ -54,7 +54,7 @@ void add_messages(const PromptPlan& plan, std::vector<Point>& points) {
         const int32_t gain = i < 2 ? kJunctionGain : kMessageGain;
         const int32_t gained = end - point_before(points, end, plan.cached_tokens);
         const bool is_near_next = point_after(points, end, plan.prompt_tokens) - end <= kMergeTokens;
-        if (gained >= gain && !is_near_next) add_sorted(points, {end, PointKind::message_end});
+        if (gained >= gain && !is_near_next) add_sorted(points, {end, i < 2 ? PointKind::message_end : PointKind::inner_message});
     }
 }
 
@@ -127,6 +127,7 @@ int32_t eviction_rank(const KeptFacts& facts) {
     switch (facts.kind) {
         case PointKind::message_end:
         case PointKind::branch: return kRankProtected;
+        case PointKind::inner_message: return 2;
         case PointKind::prompt_end:
         case PointKind::reply_end: return facts.is_superseded ? 1 : 2;
         case PointKind::ladder: return facts.is_superseded ? 1 : 3;

@@ -8,8 +8,8 @@
 //    is then dropped from the history;
 //  - the end of the prompt: the same request again computes nothing; the end of the reply: for clients that send it back
 //  verbatim;
-//  - junctions: ends of messages in a long new stretch (system and tools, the first question, big tool results, the start of the
-//    last message), and places where a prompt was seen to leave a known one;
+//  - junctions: ends of messages in a long new stretch (system and tools, the first question; for edits also big tool results and
+//    the start of the last message), and places where a prompt was seen to leave a known one;
 //  - a ladder in very long prefills, thinned afterwards.
 // Sources: Marconi (arXiv 2411.19379) for junctions and for admission by seen branches; the template's behaviour by rendering.
 #pragma once
@@ -20,7 +20,17 @@
 
 namespace espalier::cache {
 
-enum class PointKind : uint8_t { ladder, prompt_end, reply_end, message_end, branch, tool_boundary, user_boundary };
+// inner_message: message_end is one of the first two in the conversation, this is any other.
+enum class PointKind : uint8_t {
+    ladder,
+    prompt_end,
+    reply_end,
+    inner_message,
+    message_end,
+    branch,
+    tool_boundary,
+    user_boundary
+};
 
 struct Point {
     int32_t length = 0;  // tokens
@@ -58,9 +68,9 @@ struct KeptFacts {
 // Snapshots of lower rank go first; among equals the one unused for longest.
 //  0  whatever was not used for an hour
 //  1  inside of a conversation: ladder, old ends of prompts and replies, boundaries of turns before the last
-//  2  ends of the newest prompts and replies
+//  2  ends of the newest prompts and replies, and of messages inside: one long prompt has many
 //  3  where the turn before began, older questions, a prefill that was broken off
-//  4  the newest boundaries of a conversation, and junctions
+//  4  the newest boundaries of a conversation, and the other junctions
 inline constexpr int32_t kRankProtected = 4;
 int32_t eviction_rank(const KeptFacts& facts);
 

@@ -42,7 +42,7 @@ TEST(SnapshotPolicy, ALongFirstPromptGetsJunctions) {
                                      {3900, Kind::message_end}, {3960, Kind::message_end}, {4100, Kind::user_boundary}};
     EXPECT_THAT(plan(4104, 0, ends), ElementsAre(Point{1500, Kind::message_end},  // system and tools
                                                  Point{1900, Kind::message_end},  // the first question
-                                                 Point{3900, Kind::message_end},  // a big tool result
+                                                 Point{3900, Kind::inner_message},  // a big tool result
                                                  Point{4100, Kind::user_boundary}, Point{4104, Kind::prompt_end}));
 }
 
@@ -72,7 +72,7 @@ TEST(SnapshotPolicy, VeryLongPrefillsGetALadderThatIsThinned) {
 
 TEST(SnapshotPolicy, PointsAscendWithoutRepeats) {
     std::vector<Point> boundaries;
-    for (int32_t i = 0; i < 40; ++i) boundaries.push_back({i * 611 % 20000, static_cast<Kind>(i % 7)});
+    for (int32_t i = 0; i < 40; ++i) boundaries.push_back({i * 611 % 20000, static_cast<Kind>(i % 8)});
     const auto points = plan(20000, 777, boundaries, 9000);
     for (size_t i = 1; i < points.size(); ++i) EXPECT_LT(points[i - 1].length, points[i].length);
     EXPECT_GT(points.front().length, 777);
@@ -87,6 +87,7 @@ TEST(SnapshotPolicy, RanksFollowTheOrderOfLoss) {
     EXPECT_LT(eviction_rank({Kind::tool_boundary, true, false, 0}), eviction_rank({Kind::tool_boundary, true, true, 0}));
     EXPECT_LT(eviction_rank({Kind::prompt_end, false, false, 0}), eviction_rank({Kind::tool_boundary, false, false, 0}));
     EXPECT_LT(eviction_rank({Kind::ladder, false, false, 0}), eviction_rank({Kind::message_end, true, false, 0}));
+    EXPECT_LT(eviction_rank({Kind::inner_message, true, false, 0}), eviction_rank({Kind::tool_boundary, true, true, 0}));
     EXPECT_EQ(eviction_rank({Kind::user_boundary, false, false, 0}), kRankProtected);
     EXPECT_LT(eviction_rank({Kind::user_boundary, true, false, 0}), kRankProtected);
 }
