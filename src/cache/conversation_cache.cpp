@@ -19,6 +19,10 @@ constexpr double kWriteTightMs = 1000;
 // Until a read was measured: a slow disk.
 constexpr double kBytesPerMsAssumed = 300e3;
 
+int64_t pages_for(int32_t tokens) {
+    return (tokens + kPageTokens - 1) / kPageTokens;
+}
+
 // What may go for a new snapshot of this kind.
 int32_t rank_below(PointKind kind) {
     switch (kind) {
@@ -64,15 +68,16 @@ bool ConversationCache::drop_one(const PrefixTree::VictimRules& rules) {
     return true;
 }
 
-// Memory that waits to be written is not free yet. Rather than give up more, the writes that have not begun are given up, and the
-// one in progress is waited for.
-void ConversationCache::take_back_writes() {
+// What only waits to be written is not free yet. Rather than give up more, the writes that have not begun are given up: that
+// loses nothing but time. The one in progress is waited for only by who must have the memory.
+void ConversationCache::take_back_writes(PrefixTree::Need need) {
     DiskStore& store = *options_.store;
     if (store.drop_pending() > 0) {
         for (const PrefixTree::Node* node : tree_.snapshots()) tree_.set_stored(*node, false);
         has_unwritten_ = true;
     }
-    store.flush();
+    store.collect_finished();
+    if (need == PrefixTree::Need::must && store.waiting_bytes() > 0) store.flush();
 }
 
 bool ConversationCache::make_room_for(int64_t bytes, const PrefixTree::VictimRules& rules) {
@@ -80,14 +85,12 @@ bool ConversationCache::make_room_for(int64_t bytes, const PrefixTree::VictimRul
     if (used_bytes() + bytes <= limit) return true;
     if (options_.store) options_.store->collect_finished();
     while (used_bytes() + bytes > limit) {
-        const int64_t before = used_bytes();
-        const int64_t held_before = tree_.gauges().page_bytes + tree_.gauges().state_bytes;
         const bool was_dropped = drop_one(rules);
-        const int64_t held = tree_.gauges().page_bytes + tree_.gauges().state_bytes;
-        const bool is_freed = was_dropped && before - used_bytes() >= held_before - held;
-        if (is_freed) continue;
-        if (options_.store && options_.store->gauges().writes_pending > 0) take_back_writes();
-        else if (!was_dropped) return false;
+        if (used_bytes() + bytes <= limit) break;
+        const int64_t waiting_before = options_.store ? options_.store->waiting_bytes() : 0;
+        if (waiting_before > 0) take_back_writes(rules.need);
+        const bool was_taken_back = waiting_before > 0 && options_.store->waiting_bytes() < waiting_before;
+        if (!was_dropped && !was_taken_back) return used_bytes() + bytes <= limit;
     }
     return true;
 }
@@ -106,21 +109,35 @@ Sequence ConversationCache::resume(const CacheKey& key, std::span<const TokenId>
     return tree_.fork(node, context_tokens);
 }
 
+double ConversationCache::bytes_to_read(int32_t length) const {
+    return static_cast<double>(pages_for(length)) * static_cast<double>(memory_.pages().slot_bytes()) +
+           static_cast<double>(memory_.states().slot_bytes());
+}
+
+bool ConversationCache::is_worth_reading(int32_t length, int32_t cached) const {
+    return length > cached && (length - cached) * ms_per_token_ >= bytes_to_read(length) / bytes_per_ms_;
+}
+
 std::optional<Sequence> ConversationCache::read_back(const CacheKey& key, std::span<const TokenId> prompt, int32_t cached,
                                                      int32_t context_tokens) {
     if (!options_.store) return std::nullopt;
-    const int32_t length = options_.store->find_longest(prompt, key);
-    if (length <= cached) return std::nullopt;
-    const int64_t n_pages = (length + kPageTokens - 1) / kPageTokens;
-    const auto bytes = static_cast<double>(n_pages) * static_cast<double>(memory_.pages().slot_bytes()) +
-                       static_cast<double>(memory_.states().slot_bytes());
-    if ((length - cached) * ms_per_token_ < bytes / bytes_per_ms_) return std::nullopt;
-    if (!make_room(n_pages + 1, key.owner)) return std::nullopt;
+    int32_t length = options_.store->find_longest(prompt, key);
+    if (!is_worth_reading(length, cached)) return std::nullopt;
+    // Nothing is given up for an entry that turns out to be damaged.
+    const auto bytes_for = [this](int32_t tokens) {
+        return (pages_for(tokens) + 1) * static_cast<int64_t>(memory_.pages().slot_bytes());
+    };
+    if (used_bytes() + bytes_for(length) > options_.bytes_max - index_bytes_max_) {
+        length = options_.store->check_longest(prompt, key);
+        if (!is_worth_reading(length, cached)) return std::nullopt;
+    }
+    if (!make_room(pages_for(length) + 1, key.owner)) return std::nullopt;
     const auto begin = std::chrono::steady_clock::now();
     auto restored = options_.store->restore_longest(prompt, key, context_tokens);
     const std::chrono::duration<double, std::milli> elapsed = std::chrono::steady_clock::now() - begin;
     if (!restored || !*restored || (*restored)->sequence.length() <= cached) return std::nullopt;
-    if (!(*restored)->is_from_memory) bytes_per_ms_ = bytes / std::max(elapsed.count(), 0.01);
+    if (!(*restored)->is_from_memory)
+        bytes_per_ms_ = bytes_to_read((*restored)->sequence.length()) / std::max(elapsed.count(), 0.01);
     ++disk_reads_;
     Sequence sequence = std::move((*restored)->sequence);
     if (keep(key, sequence, (*restored)->kind)) tree_.set_stored(*tree_.find(key, sequence.tokens()), true);

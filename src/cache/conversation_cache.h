@@ -83,7 +83,9 @@ private:
     int64_t used_bytes() const;
     bool make_room_for(int64_t bytes, const PrefixTree::VictimRules& rules);
     bool drop_one(const PrefixTree::VictimRules& rules);
-    void take_back_writes();
+    void take_back_writes(PrefixTree::Need need);
+    double bytes_to_read(int32_t length) const;
+    bool is_worth_reading(int32_t length, int32_t cached) const;
     bool is_worth_writing(const PrefixTree::Node& node, Moment moment) const;
     DiskStore::Kept write(const PrefixTree::Node& node);
 

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <fstream>
 #include <random>
 
 #include "cache/test_timeline.h"
@@ -167,6 +168,53 @@ TEST_F(ConversationCacheTest, MemoryThatWaitsForTheDiskIsTakenBackWhenItIsNeeded
         EXPECT_EQ(ask(ids(i, 400)), 400u);
         ASSERT_LE(cache_->gauges().used_bytes, cache_->gauges().bytes_max);
     }
+}
+
+// A running request holds what is given up here; that is no reason to call writes back or to wait for them.
+TEST_F(ConversationCacheTest, WritesThatHoldNothingBackAreLeftAlone) {
+    start(24, Disk::there);
+    cache_->set_ms_per_token(1);
+    const auto prompt = ids(1, 400);
+    ask(prompt);
+    Sequence running = cache_->resume({}, prompt, *cache_->tree().find({}, prompt), 2048);
+    cache_->set_running(1);
+    for (uint32_t i = 2; i < 7; ++i) {
+        Sequence other = std::move(*Sequence::create(memory_, 2048));
+        testing::grow(other, ids(i, 128));
+        ++now_;
+        ASSERT_TRUE(cache_->keep({}, other, PointKind::tool_boundary));
+    }
+    cache_->write_behind(ConversationCache::Moment::idle);
+    const auto n_handed_over = [this] {
+        const auto nodes = cache_->tree().snapshots();
+        return std::count_if(nodes.begin(), nodes.end(), [](const auto* node) { return PrefixTree::is_stored(*node); });
+    };
+    ASSERT_EQ(n_handed_over(), 4) << "the queue's length";
+    // 17 pages and 6 states are in use, there is room for 24 and 4: the state of the first is enough.
+    ASSERT_TRUE(cache_->make_room(6, ""));
+    EXPECT_EQ(cache_->gauges().evictions, 1);
+    EXPECT_EQ(cache_->match({}, prompt).cached, 0) << "the one that runs";
+    EXPECT_EQ(n_handed_over(), 4);
+}
+
+TEST_F(ConversationCacheTest, NothingIsGivenUpForADamagedEntry) {
+    start(12, Disk::there);
+    const auto prompt = ids(1, 400);
+    ask(prompt);
+    cache_->finish_writing(10'000);
+    start(12, Disk::there);
+    for (uint32_t i = 2; i < 5; ++i) ask(ids(i, 128));
+    std::filesystem::directory_entry longest;
+    for (const auto& file : std::filesystem::directory_iterator(folder_ + "/store")) {
+        if (file.path().extension() == ".pages" && (!longest.exists() || file.file_size() > longest.file_size())) longest = file;
+    }
+    std::fstream pages(longest.path(), std::ios::in | std::ios::out | std::ios::binary);
+    pages.seekp(static_cast<std::streamoff>(longest.file_size()) - 5000);
+    pages << "xy" << std::flush;
+    const int64_t evictions = cache_->gauges().evictions;
+    EXPECT_FALSE(cache_->read_back({}, prompt, 0, 2048).has_value());
+    EXPECT_EQ(cache_->gauges().store->entries_damaged, 1);
+    EXPECT_EQ(cache_->gauges().evictions, evictions);
 }
 
 TEST_F(ConversationCacheTest, AReadThatSavesLittleIsNotDone) {

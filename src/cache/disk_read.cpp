@@ -50,36 +50,57 @@ Status check_front(const StateFront& front, const DiskReadRequest& request, cons
     return {};
 }
 
-}  // namespace
+struct EntryFiles {
+    DiskFile state;
+    DiskFile pages;  // not open if every page is the entry's own
+    StateFront front;
+};
 
-Result<Sequence> read_entry(Memory& memory, const DiskReadRequest& request, std::optional<uint32_t>& damaged_record) {
-    const StateShape& shape = memory.shape();
+Result<EntryFiles> open_entry(const StateShape& shape, const DiskReadRequest& request) {
     const std::string path = request.directory + "/" + state_file_name(request.conversation, request.entry);
-    TRY_ASSIGN(const DiskFile file, DiskFile::open(path, DiskFile::Mode::read));
-    TRY_ASSIGN(const StateFront front, read_state_front(file));
-    TRY(check_front(front, request, shape, path));
-    DiskFile pages_file;
-    if (front.n_inline() < front.pages.size()) {
-        TRY_ASSIGN(pages_file,
-                   DiskFile::open(request.directory + "/" + pages_file_name(request.conversation), DiskFile::Mode::read));
+    EntryFiles files;
+    TRY_ASSIGN(files.state, DiskFile::open(path, DiskFile::Mode::read));
+    TRY_ASSIGN(files.front, read_state_front(files.state));
+    TRY(check_front(files.front, request, shape, path));
+    if (files.front.n_inline() < files.front.pages.size()) {
+        const std::string pages = request.directory + "/" + pages_file_name(request.conversation);
+        TRY_ASSIGN(files.pages, DiskFile::open(pages, DiskFile::Mode::read));
     }
-    Slots slots(memory, front.pages.size());
-    const std::span<std::byte> state(memory.states().data(slots.state), shape.state_bytes());
-    TRY(read_checked(file, state, front.state_offset(), front.state_checksum, "the state"));
+    return files;
+}
+
+// Everything behind the front. place(index): where a page goes.
+template <class Place>
+Status read_contents(const EntryFiles& files, std::span<std::byte> state, const Place& place,
+                     std::optional<uint32_t>& damaged_record) {
+    const StateFront& front = files.front;
+    TRY(read_checked(files.state, state, front.state_offset(), front.state_checksum, "the state"));
     const PagesHeader geometry{front.conversation, front.page_bytes};
     uint64_t n_inline = 0;
     for (size_t index = 0; index < front.pages.size(); ++index) {
         const PageRef& page = front.pages[index];
-        const std::span<std::byte> out(memory.pages().data(slots.pages[index]), shape.page_bytes());
+        const std::span<std::byte> out = place(index);
         if (page.record == kInlineRecord) {
-            TRY(read_checked(file, out, front.inline_offset(n_inline++), page.checksum, "a page"));
+            TRY(read_checked(files.state, out, front.inline_offset(n_inline++), page.checksum, "a page"));
             continue;
         }
-        const Status status = read_checked(pages_file, out, geometry.record_offset(page.record), page.checksum, "a page");
+        const Status status = read_checked(files.pages, out, geometry.record_offset(page.record), page.checksum, "a page");
         if (status) continue;
         damaged_record = page.record;
         return status.error();
     }
+    return {};
+}
+
+}  // namespace
+
+Result<Sequence> read_entry(Memory& memory, const DiskReadRequest& request, std::optional<uint32_t>& damaged_record) {
+    const StateShape& shape = memory.shape();
+    TRY_ASSIGN(const EntryFiles files, open_entry(shape, request));
+    const StateFront& front = files.front;
+    Slots slots(memory, front.pages.size());
+    const auto place = [&](size_t index) { return std::span(memory.pages().data(slots.pages[index]), shape.page_bytes()); };
+    TRY(read_contents(files, std::span(memory.states().data(slots.state), shape.state_bytes()), place, damaged_record));
     Sequence::Parts parts;
     parts.tokens = front.tokens;
     parts.pages = slots.pages;
@@ -90,6 +111,13 @@ Result<Sequence> read_entry(Memory& memory, const DiskReadRequest& request, std:
     slots.state = -1;
     slots.pages.clear();
     return sequence;
+}
+
+Status check_entry(const StateShape& shape, const DiskReadRequest& request, std::optional<uint32_t>& damaged_record) {
+    TRY_ASSIGN(const EntryFiles files, open_entry(shape, request));
+    std::vector<std::byte> scratch(std::max(shape.state_bytes(), shape.page_bytes()));
+    const auto place = [&](size_t) { return std::span(scratch).first(shape.page_bytes()); };
+    return read_contents(files, std::span(scratch).first(shape.state_bytes()), place, damaged_record);
 }
 
 }  // namespace espalier::cache

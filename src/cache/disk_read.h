@@ -27,4 +27,7 @@ struct DiskReadRequest {
 // cannot be opened), corrupt_data, unsupported.
 Result<Sequence> read_entry(Memory& memory, const DiskReadRequest& request, std::optional<uint32_t>& damaged_record);
 
+// Reads all of it as read_entry does and keeps nothing: whether room for it is worth making.
+Status check_entry(const StateShape& shape, const DiskReadRequest& request, std::optional<uint32_t>& damaged_record);
+
 }  // namespace espalier::cache

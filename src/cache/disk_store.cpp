@@ -95,23 +95,43 @@ public:
             }
             TRY(check_context(entry->length, context_tokens));
             TRY(check_room(entry->length));
-            DiskReadRequest request{options_.directory, entry->conversation, entry->id,
-                                    &options_.identity, hashed(key),         prompt.first(static_cast<size_t>(entry->length)),
-                                    context_tokens};
             std::optional<uint32_t> damaged_record;
-            auto sequence = read_entry(memory_, request, damaged_record);
+            auto sequence = read_entry(memory_, request_for(*entry, prompt, key, context_tokens), damaged_record);
             if (sequence) {
                 touch_way(index_->tokens(*entry), hashed(key));
                 return std::optional(Restored{std::move(*sequence), entry->kind, false});
             }
-            if (is_passing_trouble(*entry, sequence.error())) {
-                warn_once(sequence.error());
-                prompt = prompt.first(static_cast<size_t>(entry->length) - 1);
-                continue;
-            }
-            drop_damaged(*entry, damaged_record, sequence.error());
+            prompt = after_failure(*entry, damaged_record, sequence.error(), prompt);
         }
         return std::optional<Restored>();
+    }
+
+    int32_t check_longest(std::span<const TokenId> prompt, const CacheKey& key) {
+        while (const DiskIndex::Entry* entry = find(prompt, key)) {
+            std::optional<uint32_t> damaged_record;
+            const bool is_waiting = pending_.contains(entry->id);
+            const Status status =
+                is_waiting ? Status() : check_entry(memory_.shape(), request_for(*entry, prompt, key, 0), damaged_record);
+            if (status) return entry->length;
+            prompt = after_failure(*entry, damaged_record, status.error(), prompt);
+        }
+        return 0;
+    }
+
+    int64_t waiting_bytes() const {
+        std::map<int32_t, int32_t> pages;
+        std::map<int32_t, int32_t> states;
+        for (const auto& [id, timeline] : pending_) {
+            ++states[timeline.state()];
+            for (int32_t index = 0; index < timeline.n_pages(); ++index) ++pages[timeline.page(index)];
+        }
+        const auto held_by_these = [](const SlotPool& pool, const std::map<int32_t, int32_t>& counts) {
+            int64_t bytes = 0;
+            for (const auto& [slot, n] : counts)
+                bytes += pool.references(slot) == n ? static_cast<int64_t>(pool.slot_bytes()) : 0;
+            return bytes;
+        };
+        return held_by_these(memory_.pages(), pages) + held_by_these(memory_.states(), states);
     }
 
     Kept keep(Sequence timeline, const CacheKey& key, PointKind kind) {
@@ -243,6 +263,24 @@ private:
         return write;
     }
 
+    DiskReadRequest request_for(const DiskIndex::Entry& entry, std::span<const TokenId> prompt, const CacheKey& key,
+                                int32_t context_tokens) const {
+        return {options_.directory, entry.conversation, entry.id,
+                &options_.identity, hashed(key),        prompt.first(static_cast<size_t>(entry.length)),
+                context_tokens};
+    }
+
+    // The prompt to look for after an entry could not be read.
+    std::span<const TokenId> after_failure(const DiskIndex::Entry& entry, std::optional<uint32_t> damaged_record,
+                                           const Error& error, std::span<const TokenId> prompt) {
+        if (is_passing_trouble(entry, error)) {
+            warn_once(error);
+            return prompt.first(static_cast<size_t>(entry.length) - 1);
+        }
+        drop_damaged(entry, damaged_record, error);
+        return prompt;
+    }
+
     // What is continued from needs everything it began with: none of these may age out before it.
     void touch_way(std::span<const TokenId> tokens, const DiskKey& key) {
         for (const DiskIndex::Entry* entry : index_->find_prefixes(tokens, key)) touch(*entry);
@@ -335,6 +373,14 @@ bool DiskStore::has(std::span<const TokenId> tokens, const CacheKey& key) const 
 Result<std::optional<DiskStore::Restored>> DiskStore::restore_longest(std::span<const TokenId> prompt, const CacheKey& key,
                                                                       int32_t context_tokens) {
     return impl_->restore_longest(prompt, key, context_tokens);
+}
+
+int32_t DiskStore::check_longest(std::span<const TokenId> prompt, const CacheKey& key) {
+    return impl_->check_longest(prompt, key);
+}
+
+int64_t DiskStore::waiting_bytes() const {
+    return impl_->waiting_bytes();
 }
 
 DiskStore::Kept DiskStore::keep(Sequence timeline, const CacheKey& key, PointKind kind) {

@@ -66,6 +66,10 @@ public:
     // (nothing is changed). Blocks for the reading.
     Result<std::optional<Restored>> restore_longest(std::span<const TokenId> prompt, const CacheKey& key, int32_t context_tokens);
 
+    // Length of the entry that restore_longest() would give, every byte of it read and checked: before something is given up to
+    // make room for it. What turns out to be damaged is set aside.
+    int32_t check_longest(std::span<const TokenId> prompt, const CacheKey& key);
+
     enum class Kept {
         queued,
         already_there,  // the same tokens are on disk or wait for the writer; they count as used now
@@ -81,6 +85,8 @@ public:
     int32_t collect_finished();
     // Gives up the writes that have not begun, when their memory is needed more. Returns how many.
     int32_t drop_pending();
+    // Memory that nothing but what waits for the writer, or is being written, still holds.
+    int64_t waiting_bytes() const;
     // Waits until everything handed over is written, then collects.
     void flush();
 

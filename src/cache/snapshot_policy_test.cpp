@@ -40,8 +40,8 @@ TEST(SnapshotPolicy, NothingIsTakenWhereThePromptWasRestored) {
 TEST(SnapshotPolicy, ALongFirstPromptGetsJunctions) {
     const std::vector<Point> ends = {{1500, Kind::message_end}, {1900, Kind::message_end}, {1950, Kind::message_end},
                                      {3900, Kind::message_end}, {3960, Kind::message_end}, {4100, Kind::user_boundary}};
-    EXPECT_THAT(plan(4104, 0, ends), ElementsAre(Point{1500, Kind::message_end},  // system and tools
-                                                 Point{1900, Kind::message_end},  // the first question
+    EXPECT_THAT(plan(4104, 0, ends), ElementsAre(Point{1500, Kind::message_end},    // system and tools
+                                                 Point{1900, Kind::message_end},    // the first question
                                                  Point{3900, Kind::inner_message},  // a big tool result
                                                  Point{4100, Kind::user_boundary}, Point{4104, Kind::prompt_end}));
 }
