@@ -1,10 +1,13 @@
-// Random use of the conversation cache against a plain model: a list of snapshots, searched and ranked the obvious way. After
-// every operation both must keep the same snapshots, a prompt must hit exactly the longest one that is its prefix, what is
-// restored must hold what its tokens give, and nothing may exceed the budget. A failing run is shrunk to the few operations that
-// matter.
+// Random use of the conversation cache and its disk store against a plain model: a list of snapshots, searched and ranked the
+// obvious way, and a list of what was written. After every operation both must keep the same snapshots, a prompt must hit exactly
+// the longest one that is its prefix, in memory or on disk, what is restored must hold what its tokens give, and nothing may
+// exceed the budget. The program restarts, with and without the time to write first. A failing run is shrunk to the few
+// operations that matter.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+#include <filesystem>
 #include <map>
 #include <random>
 #include <set>
@@ -19,12 +22,26 @@ using Tokens = std::vector<TokenId>;
 
 // One operation; numbers are reduced to what exists when it runs, so that any list of them can run.
 struct Op {
-    enum class Kind { talk, turn, question, branch, retry, edit_back, evict, other_owner, broken_off, pass_time, restart };
+    enum class Kind {
+        talk,
+        turn,
+        question,
+        branch,
+        retry,
+        edit_back,
+        evict,
+        other_owner,
+        broken_off,
+        pass_time,
+        idle,     // what is worth it is written
+        restart,  // the same, and memory is empty afterwards
+        kill      // memory is empty
+    };
     Kind kind = Kind::talk;
     uint32_t a = 0;
     uint32_t b = 0;
 };
-constexpr int kOpKinds = 11;
+constexpr int kOpKinds = 13;
 
 bool starts_with(const Tokens& tokens, std::span<const TokenId> prefix) {
     return tokens.size() >= prefix.size() && std::equal(prefix.begin(), prefix.end(), tokens.begin());
@@ -97,7 +114,27 @@ public:
         return static_cast<int64_t>(pages.size()) * page_bytes_ + states * state_bytes_;
     }
 
+    // The longest one written before that is a prefix; its kind is what it was then.
+    std::pair<int32_t, PointKind> longest_on_disk(const CacheKey& key, const Tokens& prompt) const {
+        std::pair<int32_t, PointKind> best{0, PointKind::ladder};
+        for (const auto& [whose, kind] : disk) {
+            const auto& [owner, ids] = whose;
+            if (owner == key && starts_with(prompt, ids)) best = std::max(best, {static_cast<int32_t>(ids.size()), kind});
+        }
+        return best;
+    }
+    // What a later request may want: the highest rank, and the ends of prefills that were broken off.
+    void write() {
+        for (const ModelSnapshot& s : all) {
+            const bool is_end = is_broken_end(s) && std::none_of(all.begin(), all.end(), [&](const ModelSnapshot& t) {
+                                    return t.is_below(s) && is_broken_end(t);
+                                });
+            if (rank(s) == kRankProtected || is_end) disk.emplace(std::pair(s.key, s.ids), s.kind);
+        }
+    }
+
     std::vector<ModelSnapshot> all;
+    std::map<std::pair<CacheKey, Tokens>, PointKind> disk;
     int64_t now = 0;
 
 private:
@@ -105,6 +142,10 @@ private:
         std::set<int32_t> pages(running_pages.begin(), running_pages.end());
         for (const ModelSnapshot& s : all) pages.insert(s.pages.begin(), s.pages.end());
         return static_cast<int64_t>(pages.size()) * page_bytes_ + static_cast<int64_t>(all.size()) * state_bytes_;
+    }
+    bool is_broken_end(const ModelSnapshot& s) const {
+        return s.kind == PointKind::ladder &&
+               std::none_of(all.begin(), all.end(), [&](const ModelSnapshot& t) { return t.is_boundary() && t.is_below(s); });
     }
     int32_t rank(const ModelSnapshot& s) const {
         bool is_superseded = false;
@@ -174,6 +215,7 @@ class World {
 public:
     static constexpr int32_t kPages = 40;
     static constexpr int32_t kSnapshotsMax = 20;
+    static constexpr int32_t kContext = 1024;
 
     World() : memory_(std::move(*Memory::create(testing::timeline_shape(), {64, 48}))) {
         const auto page = static_cast<int64_t>(memory_.pages().slot_bytes());
@@ -181,9 +223,16 @@ public:
         const int64_t content = kPages * page + 6 * state;
         bytes_max_ = content + index_bytes_max(content);
         model_ = std::make_unique<Model>(page, state, content, kSnapshotsMax);
-        cache_ = std::make_unique<ConversationCache>(
-            memory_, ConversationCache::Options{bytes_max_, kSnapshotsMax, [this] { return model_->now; }, nullptr});
+        std::string name = (std::filesystem::temp_directory_path() / "espalier_property_XXXXXX").string();
+        folder_ = ::mkdtemp(name.data());
+        start();
     }
+    ~World() {
+        cache_.reset();
+        std::filesystem::remove_all(folder_);
+    }
+    World(const World&) = delete;
+    World& operator=(const World&) = delete;
 
     // What went wrong, empty if nothing.
     std::string apply(const Op& op) {
@@ -194,6 +243,8 @@ public:
         return error_;
     }
 
+    int32_t n_reads() const { return n_reads_; }
+
 private:
     struct Talk {
         CacheKey key;
@@ -201,6 +252,24 @@ private:
         int32_t user_boundary = 0;
         Tokens other;  // what it was before an edit
     };
+
+    void start() {
+        cache_.reset();
+        DiskStore::Options options;
+        options.directory = folder_;
+        options.identity.model_hash = "m";
+        options.bytes_max = int64_t{256} << 20;
+        options.states_per_conversation_max = 10'000;  // thinning has its own tests
+        options.durability = Durability::kill;
+        auto store = DiskStore::open(options, memory_);
+        if (!store) {
+            error_ = store.error().message;
+            return;
+        }
+        cache_ = std::make_unique<ConversationCache>(
+            memory_, ConversationCache::Options{bytes_max_, kSnapshotsMax, [this] { return model_->now; }, *std::move(store)});
+        cache_->set_ms_per_token(1e9);  // reading is always faster
+    }
 
     void run(const Op& op) {
         using Kind = Op::Kind;
@@ -252,6 +321,7 @@ private:
                 Talk stolen = talk;
                 stolen.key.owner += "x";
                 check_hit(stolen.key, stolen.ids);
+                if (cache_->read_back(stolen.key, stolen.ids, 0, kContext)) error_ = "an owner reads what is another's";
                 break;
             }
             case Kind::broken_off: {
@@ -260,11 +330,19 @@ private:
                 break;
             }
             case Kind::pass_time: model_->now += int64_t{op.b % 5} * 1'000'000; break;
+            case Kind::idle: write(); break;
             case Kind::restart:
-                cache_->clear();
+            case Kind::kill:
+                if (op.kind == Kind::restart) write();
+                start();
                 model_->all.clear();
                 break;
         }
+    }
+
+    void write() {
+        cache_->finish_writing(60'000);
+        model_->write();
     }
 
     static Tokens tokens(uint32_t seed, uint32_t n) {
@@ -299,34 +377,75 @@ private:
 
     // What the engine does with a job.
     void prefill(const Talk& talk, std::vector<Point> points) {
-        const Tokens& prompt = talk.ids;
-        check_hit(talk.key, prompt);
-        const auto match = cache_->match(talk.key, prompt);
-        const int64_t pages =
-            (static_cast<int64_t>(prompt.size()) + kPageTokens - 1) / kPageTokens + 2 - match.cached / kPageTokens;
-        const Tokens spared(prompt.begin(), prompt.begin() + match.cached);
-        const bool fits = cache_->make_room(pages, talk.key.owner, match.node);
-        if (fits != model_->make_room(pages * page_bytes(), talk.key.owner, true, kRankProtected, &spared, talk.key, {}))
-            error_ = "make_room for a prefill differs";
-        if (!fits || !error_.empty()) return;
+        check_hit(talk.key, talk.ids);
         cache_->set_running(1);
-        std::optional<Sequence> sequence;
-        if (match.node != nullptr) sequence = cache_->resume(talk.key, prompt, *match.node, 1024);
-        else sequence = std::move(*Sequence::create(memory_, 1024));
-        if (match.node != nullptr) model_->use(talk.key, prompt);
-        if (!testing::holds(*sequence, spared) && match.cached > 0) error_ = "the restored sequence holds something else";
+        std::optional<Sequence> sequence = read_back(talk);
+        if (!sequence && error_.empty()) sequence = resume(talk);
+        if (sequence && error_.empty()) finish_prefill(talk, std::move(points), *sequence);
+        sequence.reset();
+        cache_->set_running(0);
+    }
+
+    std::optional<Sequence> read_back(const Talk& talk) {
+        const int32_t cached = cache_->match(talk.key, talk.ids).cached;
+        std::optional<Sequence> read = cache_->read_back(talk.key, talk.ids, cached, kContext);
+        const auto [length, kind] = model_->longest_on_disk(talk.key, talk.ids);
+        if ((length > cached) != read.has_value())
+            error_ = fmt::format("{} tokens on disk, {} in memory, and not read", length, cached);
+        if (!read || !error_.empty()) return std::nullopt;
+        ++n_reads_;
+        const Tokens ids(talk.ids.begin(), talk.ids.begin() + length);
+        if (!testing::holds(*read, ids)) error_ = "the sequence from disk holds something else";
+        if (!model_->make_room(pages_for(length) * page_bytes() + page_bytes(), talk.key.owner, true, kRankProtected, nullptr, {},
+                               {}))
+            error_ = "there was no room for what was read";
+        model_->keep(talk.key, *read, kind, rank_max(kind));
+        const int64_t pages = pages_for(static_cast<int32_t>(talk.ids.size())) + 2 - read->n_pages();
+        const PrefixTree::Node* spared = cache_->tree().find(talk.key, ids);
+        make_room(talk, pages, spared, ids, pages_of(*read));
+        return read;
+    }
+
+    std::optional<Sequence> resume(const Talk& talk) {
+        const auto match = cache_->match(talk.key, talk.ids);
+        const int64_t pages = pages_for(static_cast<int32_t>(talk.ids.size())) + 2 - match.cached / kPageTokens;
+        const Tokens spared(talk.ids.begin(), talk.ids.begin() + match.cached);
+        if (!make_room(talk, pages, match.node, spared, {})) return std::nullopt;
+        if (match.node == nullptr) return std::move(*Sequence::create(memory_, kContext));
+        Sequence sequence = cache_->resume(talk.key, talk.ids, *match.node, kContext);
+        model_->use(talk.key, talk.ids);
+        if (!testing::holds(sequence, spared)) error_ = "the restored sequence holds something else";
+        return sequence;
+    }
+
+    bool make_room(const Talk& talk, int64_t pages, const PrefixTree::Node* spared, const Tokens& spared_ids,
+                   const std::vector<int32_t>& running) {
+        const bool fits = cache_->make_room(pages, talk.key.owner, spared);
+        if (fits != model_->make_room(pages * page_bytes(), talk.key.owner, true, kRankProtected, &spared_ids, talk.key, running))
+            error_ = "make_room for a prefill differs";
+        return fits;
+    }
+
+    static int64_t pages_for(int32_t tokens) { return (tokens + kPageTokens - 1) / kPageTokens; }
+    static std::vector<int32_t> pages_of(const Sequence& sequence) {
+        std::vector<int32_t> pages;
+        for (int32_t i = 0; i < sequence.n_pages(); ++i) pages.push_back(sequence.page(i));
+        return pages;
+    }
+
+    void finish_prefill(const Talk& talk, std::vector<Point> points, Sequence& sequence) {
+        const Tokens& prompt = talk.ids;
         points.push_back({static_cast<int32_t>(prompt.size()), PointKind::prompt_end});
         std::sort(points.begin(), points.end(), [](const Point& a, const Point& b) { return a.length < b.length; });
         for (const Point& point : points) {
-            if (point.length <= sequence->length()) continue;
-            testing::grow(*sequence, std::span(prompt).subspan(static_cast<size_t>(sequence->length()),
-                                                               static_cast<size_t>(point.length - sequence->length())));
-            model_->keep(talk.key, *sequence, point.kind, rank_max(point.kind));
-            cache_->keep(talk.key, *sequence, point.kind);
+            if (point.length <= sequence.length()) continue;
+            testing::grow(sequence, std::span(prompt).subspan(static_cast<size_t>(sequence.length()),
+                                                              static_cast<size_t>(point.length - sequence.length())));
+            model_->keep(talk.key, sequence, point.kind, rank_max(point.kind));
+            cache_->keep(talk.key, sequence, point.kind);
         }
-        if (!testing::holds(*sequence, prompt)) error_ = "the finished sequence holds something else";
+        if (!testing::holds(sequence, prompt)) error_ = "the finished sequence holds something else";
         cache_->remember(talk.key, prompt, PrefixTree::Mark::prompt_end);
-        cache_->set_running(0);
     }
 
     void compare() {
@@ -355,18 +474,21 @@ private:
 
     Memory memory_;
     int64_t bytes_max_ = 0;
+    std::string folder_;
     std::unique_ptr<Model> model_;
     std::unique_ptr<ConversationCache> cache_;
     std::vector<Talk> talks_;
     std::string error_;
+    int32_t n_reads_ = 0;
 };
 
-std::string failure_of(const std::vector<Op>& ops) {
+std::string failure_of(const std::vector<Op>& ops, int32_t* n_reads = nullptr) {
     World world;
     for (size_t i = 0; i < ops.size(); ++i) {
         const std::string error = world.apply(ops[i]);
         if (!error.empty()) return fmt::format("operation {}: {}", i, error);
     }
+    if (n_reads != nullptr) *n_reads += world.n_reads();
     return "";
 }
 
@@ -389,7 +511,7 @@ std::vector<Op> random_ops(uint32_t seed, size_t n) {
     std::mt19937 random(seed);
     std::vector<Op> ops;
     // Turns are what happens most; a restart is rare.
-    constexpr int kWeights[kOpKinds] = {4, 12, 4, 3, 3, 2, 2, 2, 2, 2, 1};
+    constexpr int kWeights[kOpKinds] = {8, 24, 8, 6, 6, 4, 4, 4, 4, 4, 1, 1, 1};
     std::discrete_distribution<int> kind(std::begin(kWeights), std::end(kWeights));
     std::uniform_int_distribution<uint32_t> number;
     for (size_t i = 0; i < n; ++i) ops.push_back({static_cast<Op::Kind>(kind(random)), number(random), number(random)});
@@ -403,15 +525,17 @@ std::string describe(const std::vector<Op>& ops) {
 }
 
 TEST(PrefixTreeProperty, TenThousandRandomOperationsAgreeWithThePlainModel) {
+    int32_t n_reads = 0;
     for (uint32_t seed = 0; seed < 40; ++seed) {
         const std::vector<Op> ops = random_ops(seed, 250);
-        const std::string failure = failure_of(ops);
+        const std::string failure = failure_of(ops, &n_reads);
         if (failure.empty()) continue;
         const std::vector<Op> few = shrink(ops, [](const std::vector<Op>& fewer) { return !failure_of(fewer).empty(); });
         FAIL() << "seed " << seed << ", " << failure << "\nshrunk to " << few.size() << " operations, " << failure_of(few)
                << ":\n"
                << describe(few);
     }
+    EXPECT_GT(n_reads, 300) << "what the disk holds is asked for";
 }
 
 TEST(PrefixTreeProperty, AFailingRunIsShrunkToWhatMatters) {
