@@ -64,6 +64,25 @@ Outcome drain(JobStream& stream) {
     }
 }
 
+// Tokens, and the log probabilities of the best ones.
+using Reply = std::vector<std::pair<TokenId, std::vector<std::pair<TokenId, float>>>>;
+
+// Checks where the prompt's beginning came from.
+Reply reply_of(LocalEngine& engine, const Job& job, int32_t cached, CacheSource source) {
+    Reply reply;
+    const auto stream = *engine.submit(job);
+    for (;;) {
+        auto event = stream->wait_next(30'000);
+        EXPECT_TRUE(event.has_value()) << "no event for 30 s";
+        if (!event) return reply;
+        for (const TokenLogprob& entry : event->logprobs) reply.emplace_back(entry.token, entry.top);
+        if (event->kind != JobEvent::Kind::finished) continue;
+        EXPECT_EQ(event->timings.cached_tokens, cached);
+        EXPECT_EQ(to_string(event->timings.cache_source), std::string(to_string(source)));
+        return reply;
+    }
+}
+
 TEST(LocalEngine, RepliesAndReportsTimings) {
     const auto engine = start();
     auto stream = engine->submit(job(50, 1, 12));
@@ -102,6 +121,46 @@ TEST(LocalEngine, TheNextTurnContinuesFromTheStableBoundary) {
     const Outcome isolated = drain(**engine->submit(salted));
     EXPECT_EQ(isolated.last.timings.cached_tokens, 0);
     EXPECT_EQ(isolated.tokens, cold.tokens);
+}
+
+// Where a snapshot is taken and where it comes from changes no bit: cold, from memory, from disk, at random offsets.
+TEST(LocalEngine, ColdWarmAndStoredAgreeAtRandomOffsets) {
+    EngineOptions with_disk = options(1);
+    std::string folder = testing::TempDir() + "espalier_offsets_XXXXXX";
+    with_disk.disk.directory = ::mkdtemp(folder.data());
+    with_disk.disk.bytes_max = int64_t{64} << 20;
+    std::mt19937 random(11);
+    std::vector<Job> second;
+    std::vector<int32_t> offsets;
+    std::vector<Reply> cold;
+    std::vector<Reply> warm;
+    {
+        const auto engine = start(with_disk);
+        for (uint32_t i = 0; i < 4; ++i) {
+            const auto offset = static_cast<int32_t>(30 + random() % 250);
+            Job first = job(300, 70 + i, 2);
+            first.boundaries = tool_boundaries({offset});
+            drain(**engine->submit(first));
+            first.prompt.resize(static_cast<size_t>(offset));
+            const Job tail = job(40, 90 + i, 0);
+            first.prompt.insert(first.prompt.end(), tail.prompt.begin(), tail.prompt.end());
+            first.max_tokens = 6;
+            first.sampling.n_logprobs = 4;
+            first.boundaries.clear();
+            second.push_back(first);
+            offsets.push_back(offset);
+            warm.push_back(reply_of(*engine, second.back(), offset, CacheSource::ram));
+            Job salted = second.back();
+            salted.cache_salt = "cold";
+            cold.push_back(reply_of(*engine, salted, 0, CacheSource::none));
+        }
+    }
+    for (size_t i = 0; i < second.size(); ++i) {
+        const auto engine = start(with_disk);  // one that has computed nothing takes reading for faster
+        EXPECT_EQ(warm[i], cold[i]) << "offset " << offsets[i];
+        EXPECT_EQ(reply_of(*engine, second[i], offsets[i], CacheSource::disk), cold[i]) << "offset " << offsets[i];
+    }
+    std::filesystem::remove_all(folder);
 }
 
 TEST(LocalEngine, ManyClientsGetTheirSoloReplies) {
