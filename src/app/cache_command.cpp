@@ -62,6 +62,7 @@ Status list(const CacheFlags& flags) {
         const Json json = {{"directory", directory},
                            {"bytes", listing.bytes},
                            {"damaged_files", listing.n_damaged},
+                           {"unreadable_files", listing.n_unreadable},
                            {"unknown_files", listing.n_unknown},
                            {"conversations", std::move(conversations)}};
         std::puts(dump_json(json, 2).c_str());
@@ -75,6 +76,7 @@ Status list(const CacheFlags& flags) {
                     conversation.identity.model.c_str());
     }
     if (listing.n_damaged > 0) std::printf("%d damaged files\n", listing.n_damaged);
+    if (listing.n_unreadable > 0) std::printf("%d files that cannot be read now\n", listing.n_unreadable);
     if (listing.n_unknown > 0) std::printf("%d files of another version of Espalier\n", listing.n_unknown);
     if (listing.bytes > 0) std::printf("%s in %s\n", size_text(listing.bytes).c_str(), directory.c_str());
     return {};

@@ -60,6 +60,7 @@ std::vector<std::string> others(const DirectoryScan& scan, const std::map<std::s
         names.push_back(std::move(name));
     };
     for (const ScannedDamage& damage : scan.damaged) add(damage.file, damage.file.name);
+    for (const ScannedDamage& file : scan.unreadable) add(file.file, file.file.name);
     for (const DirectoryFile& file : scan.unknown) add(file, file.name);
     for (const DirectoryFile& file : scan.leftovers) add(file, file.name);
     for (const DirectoryFile& file : scan.set_aside) add(file, fmt::format("{}/{}", kDamagedDirectory, file.name));
@@ -90,6 +91,7 @@ Result<DiskListing> list_conversations(const std::string& directory) {
     const auto by_id = group(scan);
     (void)others(scan, by_id, listing.bytes);
     listing.n_damaged = static_cast<int32_t>(scan.damaged.size() + scan.set_aside.size());
+    listing.n_unreadable = static_cast<int32_t>(scan.unreadable.size());
     listing.n_unknown = static_cast<int32_t>(scan.unknown.size());
     for (const auto& [id, found] : by_id) {
         listing.bytes += found.shown.bytes;

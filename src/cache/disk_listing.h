@@ -23,6 +23,7 @@ struct DiskListing {
     std::vector<StoredConversation> conversations;  // last used first
     int64_t bytes = 0;                              // of everything there
     int32_t n_damaged = 0;                          // files, set aside or not
+    int32_t n_unreadable = 0;                       // files that cannot be read now, with the rest of their conversations
     int32_t n_unknown = 0;                          // files of another version of the format
 };
 

@@ -56,8 +56,17 @@ void sort_failure(DirectoryScan& scan, const std::string& directory, const Direc
 void leave_alone_unreadable(DirectoryScan& scan, std::vector<ScannedState>& states) {
     std::set<uint64_t> conversations;
     for (const ScannedDamage& file : scan.unreadable) conversations.insert(parse_file_name(file.file.name).conversation);
-    std::erase_if(states, [&](const ScannedState& state) { return conversations.contains(state.front.conversation); });
-    std::erase_if(scan.pages, [&](const ScannedPages& pages) { return conversations.contains(pages.header.conversation); });
+    const std::string reason = "another file of its conversation cannot be read";
+    std::erase_if(states, [&](const ScannedState& state) {
+        const bool is_left = conversations.contains(state.front.conversation);
+        if (is_left) scan.unreadable.push_back({state.file, reason});
+        return is_left;
+    });
+    std::erase_if(scan.pages, [&](const ScannedPages& pages) {
+        const bool is_left = conversations.contains(pages.header.conversation);
+        if (is_left) scan.unreadable.push_back({pages.file, reason});
+        return is_left;
+    });
 }
 
 // A pages file that no entry names and that has no header is what a process left that ended while it began one.

@@ -7,11 +7,13 @@
 #include <ctime>
 #include <thread>
 
+#include "cache/disk_listing.h"
 #include "cache/disk_store_fixture.h"
 
 namespace espalier::cache {
 namespace {
 
+using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
@@ -182,6 +184,36 @@ TEST_F(DiskDamageTest, WhatCannotBeOpenedNowIsLeftAlone) {
     EXPECT_THAT(warnings_, ElementsAre(HasSubstr("cannot be read now")));
     EXPECT_EQ(store->gauges().entries_damaged, 0);
     EXPECT_EQ(restored(*store, tokens_), 330);
+}
+
+// As a user for whom modes count. The rest of the conversation is neither used nor cut off nor added to.
+TEST_F(DiskDamageTest, WhatCannotBeReadAtTheStartIsThereForTheNextOne) {
+    const auto other = tokens_of(200, 12);
+    keep(*open(), std::span(other).first(150));
+    const std::string longest = directory_ + "/" + longest_;
+    constexpr uid_t kNobody = 65534;
+    const bool is_root = ::geteuid() == 0;
+    if (is_root) {
+        for (const auto& item : fs::directory_iterator(directory_)) ASSERT_EQ(::chown(item.path().c_str(), kNobody, kNobody), 0);
+        ASSERT_EQ(::chown(directory_.c_str(), kNobody, kNobody), 0);
+        ASSERT_EQ(::seteuid(kNobody), 0);
+    }
+    ::chmod(longest.c_str(), 0);
+    {
+        auto store = open();
+        ASSERT_NE(store, nullptr);
+        EXPECT_THAT(warnings_, ElementsAre(AllOf(HasSubstr("3 files cannot be read now"), HasSubstr(longest_))));
+        EXPECT_EQ(list_conversations(directory_)->n_unreadable, 3) << "two states and their pages";
+        EXPECT_EQ(restored(*store, tokens_), 0);
+        EXPECT_EQ(restored(*store, other), 150);
+        keep(*store, other);
+        keep(*store, std::span(tokens_).first(200));
+    }
+    ::chmod(longest.c_str(), 0600);
+    if (is_root) {
+        ASSERT_EQ(::seteuid(0), 0);
+    }
+    EXPECT_EQ(restored(*open(), tokens_), 330);
 }
 
 TEST_F(DiskDamageTest, ASecretThatCannotBeReadIsNotReplaced) {
