@@ -28,8 +28,8 @@ def listing(run_cache, folder):
 def test_a_folder_that_does_not_exist_is_empty(run_cache, tmp_path):
     folder = tmp_path / "none"
     assert "no conversations in" in run_cache("ls", "--cache-dir", folder).stdout
-    assert listing(run_cache, folder) == {"directory": str(folder), "bytes": 0, "damaged_files": 0, "unknown_files": 0,
-                                          "conversations": []}
+    assert listing(run_cache, folder) == {"directory": str(folder), "bytes": 0, "damaged_files": 0, "unreadable_files": 0,
+                                          "unknown_files": 0, "conversations": []}
     run_cache("rm", "--all", "--cache-dir", folder)
     assert not folder.exists()
 
