@@ -139,7 +139,7 @@ public:
         if (timeline.length() == 0) return Kept::already_there;
         const DiskKey hash = hashed(key);
         if (const DiskIndex::Entry* entry = index_->find_exact(timeline.tokens(), hash)) {
-            touch(*entry);
+            touch_way(index_->tokens(*entry), hash);
             return Kept::already_there;
         }
         if (static_cast<int32_t>(pending_.size()) >= options_.writes_pending_max) return Kept::queue_full;
@@ -150,6 +150,7 @@ public:
         if (plan.bytes_whole + state_file_bytes > bytes_max_) return Kept::too_large;
         if (index_->pending_bytes() + plan.bytes_whole + state_file_bytes > bytes_max_) return Kept::queue_full;
         index_->add(write.entry, timeline.tokens(), hash, plan, state_file_bytes, write.modified_ns, kind);
+        touch_way(timeline.tokens(), hash);
         while (const auto id = index_->find_superfluous(write.entry, options_.states_per_conversation_max))
             writer_->remove(index_->remove(*id));
         while (index_->bytes() > bytes_max_) {
@@ -157,7 +158,6 @@ public:
             if (!removal) break;
             writer_->remove(std::move(*removal));
         }
-        touch_way(timeline.tokens(), hash);
         pending_.emplace(write.entry, std::move(timeline));
         writer_->write(std::move(write));
         return Kept::queued;

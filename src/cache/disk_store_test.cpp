@@ -257,6 +257,30 @@ TEST_F(DiskStoreTest, KeepsTheCapAndDropsWhatWasUnusedForLongest) {
     EXPECT_EQ(restored(*store, joined(d, {1})), 640);
 }
 
+// A hit at the end of a conversation counts for where its question was asked, too.
+TEST_F(DiskStoreTest, WhatIsUsedKeepsWhatItBeginsWith) {
+    auto store = open();
+    const auto a = tokens_of(640, 1);
+    const auto b = tokens_of(640, 2);
+    keep(*store, std::span(a).first(200));
+    keep(*store, a);
+    keep(*store, b);
+    DiskStore::Options capped = options();
+    capped.bytes_max = store->gauges().bytes;
+    store.reset();
+    for (const bool is_written : {false, true}) {
+        store = open(capped);
+        // Read, or handed over again as what goes on from it is.
+        if (is_written) keep(*store, joined(a, {1}));
+        else EXPECT_EQ(restored(*store, a), 640);
+        keep(*store, tokens_of(640, is_written ? 4 : 3));
+        EXPECT_TRUE(store->has(std::span(a).first(200), {}));
+        EXPECT_TRUE(store->has(a, {}));
+        EXPECT_FALSE(store->has(is_written ? tokens_of(640, 3) : b, {}));
+        store.reset();
+    }
+}
+
 TEST_F(DiskStoreTest, GivesSpaceBackInsideAConversation) {
     DiskStore::Options few = options();
     few.bytes_max = 2 * kMiB;

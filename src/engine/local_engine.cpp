@@ -25,6 +25,7 @@
 #include "engine/disk_identity.h"
 #include "engine/load.h"
 #include "engine/memory_plan.h"
+#include "engine/row_cost.h"
 
 namespace espalier::engine {
 namespace {
@@ -35,11 +36,6 @@ double ms_between(Clock::time_point from, Clock::time_point to) {
     return std::chrono::duration<double, std::milli>(to - from).count();
 }
 
-// Prompt rows of one pass: the weights are read once for all of them; beyond this the gain is small and steps get long.
-constexpr int32_t kRowsMax = 512;
-constexpr int32_t kRowsLeast = 16;
-// A pass of so many rows tells what a row costs.
-constexpr int32_t kRowsTelling = 128;
 // A step should not take longer than this, so that a client that leaves is noticed; shorter while others wait for tokens.
 constexpr double kStepMs = 700;
 constexpr double kStepMsShared = 200;
@@ -172,13 +168,13 @@ public:
         cache_.emplace(*memory_,
                        cache::ConversationCache::Options{plan_.conversation_bytes, plan_.snapshots_max, clock, open_store()});
         model::PassLimits limits;
-        limits.rows_max = kRowsMax;
+        limits.rows_max = RowCost::kRowsMax;
         limits.segments_max = options_.sequences_max;
         limits.context_tokens = plan_.context_tokens;
         TRY_ASSIGN(forward_, model::Forward::create(*loaded_.model, *memory_, *loaded_.pool, limits));
         TRY_ASSIGN(loop_, decode::StepLoop::create(*forward_, vocab_usable()));
         TRY(start_drafting());
-        cache_->set_ms_per_token(ms_per_row_);
+        cache_->set_ms_per_token(row_cost_.ms());
         describe();
         update_gauges();
         steps_.reserve(static_cast<size_t>(options_.sequences_max));
@@ -540,7 +536,7 @@ private:
             is_prefilling = is_prefilling || job.generation.is_prefilling();
         }
         const double target_ms = running_.size() > 1 ? kStepMsShared : kStepMs;
-        const int32_t rows = std::clamp(static_cast<int32_t>(target_ms / ms_per_row_), kRowsLeast, kRowsMax);
+        const int32_t rows = row_cost_.rows_in(target_ms);
         int32_t rows_before = 0;
         for (const decode::Generation* generation : steps_) rows_before += generation->prompt_left();
         cache_->set_running(static_cast<int32_t>(running_.size()));
@@ -551,20 +547,12 @@ private:
         if (!status) return fail_all(status.error());
         int32_t rows_after = 0;
         for (const decode::Generation* generation : steps_) rows_after += generation->prompt_left();
-        learn_cost(rows_before - rows_after, rows, ms_between(begin, end));
+        row_cost_.learn(rows_before - rows_after, rows, ms_between(begin, end));
+        cache_->set_ms_per_token(row_cost_.ms());
         for (auto job = running_.begin(); job != running_.end();) {
             report(*job, end);
             job = finish_if_done(*job) ? running_.erase(job) : std::next(job);
         }
-    }
-
-    // Reading the weights is most of a short pass: it only counts if no more rows were allowed, or as an upper bound.
-    void learn_cost(int32_t n_rows, int32_t rows_allowed, double ms) {
-        if (n_rows < kRowsLeast) return;
-        const double ms_per_row = std::max(1e-3, ms / n_rows);
-        if (n_rows < std::min(rows_allowed, kRowsTelling) && ms_per_row >= ms_per_row_) return;
-        ms_per_row_ = ms_per_row;
-        cache_->set_ms_per_token(ms_per_row_);
     }
 
     bool finish_if_done(RunningJob& job) {
@@ -597,7 +585,6 @@ private:
     void fail_all(const Error& error) {
         for (RunningJob& job : running_) push_failed(*job.stream, error);
         running_.clear();
-        cache_->write_behind(cache::ConversationCache::Moment::busy);
     }
 
     // The sequence stands at one of the job's points.
@@ -737,7 +724,7 @@ private:
     std::unique_ptr<decode::StepLoop> loop_;
     std::list<RunningJob> running_;
     std::vector<decode::Generation*> steps_;
-    double ms_per_row_ = kStepMs / kRowsLeast;  // until measured: short steps
+    RowCost row_cost_;
 
     mutable std::mutex mutex_;
     std::condition_variable wake_;
