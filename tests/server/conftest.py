@@ -66,12 +66,12 @@ class Server:
 
 @pytest.fixture(scope="session")
 def start_server(espalier_bin, tiny_model, tmp_path_factory):
-    """Starts further servers of the same model; all end with the session."""
+    """Starts further servers, of the same model unless another is named; all end with the session."""
     servers = []
 
-    def start(*flags):
+    def start(*flags, model=tiny_model):
         log_path = tmp_path_factory.mktemp("serve") / "log.txt"
-        servers.append(Server(espalier_bin, tiny_model, log_path, *flags))
+        servers.append(Server(espalier_bin, model, log_path, *flags))
         return servers[-1]
 
     yield start

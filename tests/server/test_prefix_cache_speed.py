@@ -8,7 +8,6 @@ import urllib.request
 
 import pytest
 
-from conftest import Server
 from test_prefix_cache import Agent, call, result, user
 
 RAM_MS, DISK_MS, TURN_MS = 5, 150, 20
@@ -42,16 +41,22 @@ class Talk:
         server = self.agent.server
         body = json.dumps(self.agent.body(self.messages, [], False, max_tokens=4)).encode()
         request = urllib.request.Request(server.url + "/v1/chat/completions", body, {"Content-Type": "application/json"})
+        n_logged = len(self.prepared())
         begin = time.perf_counter()
         with urllib.request.urlopen(request, timeout=900) as reply:
             answer = json.loads(reply.read())
         whole = (time.perf_counter() - begin) * 1000
         timings = answer["timings"]
         self.n_tokens = answer["usage"]["prompt_tokens"]
-        parts = {"prepare": float(re.findall(r" prepare_ms=([\d.]+)", server.log())[-1]),
-                 "queue": timings["queue_ms"], "restore": timings["restore_ms"]}
+        while len(self.prepared()) == n_logged:  # the line comes after the answer
+            assert time.perf_counter() - begin < 900, "the request is not in the log"
+            time.sleep(0.01)
+        parts = {"prepare": self.prepared()[-1], "queue": timings["queue_ms"], "restore": timings["restore_ms"]}
         parts["rest"] = whole - timings["prompt_ms"] - timings["predicted_ms"] - sum(parts.values())
         return timings, parts
+
+    def prepared(self):
+        return [float(ms) for ms in re.findall(r" prepare_ms=([\d.]+)", self.agent.server.log())]
 
     def grow_to(self, n_tokens):
         while self.n_tokens < n_tokens:
@@ -59,13 +64,13 @@ class Talk:
 
 
 @pytest.mark.full
-def test_a_long_conversation_costs_little_beside_the_model(espalier_bin, model, tmp_path):
-    def start(name):
-        return Server(espalier_bin, model, tmp_path / f"{name}.log", "--ctx", "32768", "--parallel", "1", "--cache-ram", "2G",
-                      "--cache-dir", str(tmp_path / "conversations"))
+def test_a_long_conversation_costs_little_beside_the_model(start_server, model, tmp_path):
+    def start():
+        return start_server("--ctx", "32768", "--parallel", "1", "--cache-ram", "2G", "--cache-dir", str(tmp_path / "conversations"),
+                            model=model)
 
     talk = Talk()
-    server = start("first")
+    server = start()
     talk.agent = Agent(server)
     talk.grow_to(RESTORE_TOKENS)
     ram = []
@@ -74,9 +79,9 @@ def test_a_long_conversation_costs_little_beside_the_model(espalier_bin, model, 
         assert timings["cache_source"] == "ram"
         ram.append(timings["restore_ms"])
     disk = []
-    for i in range(3):
+    for _ in range(3):
         assert server.stop() == 0
-        server = start(f"again{i}")
+        server = start()
         talk.agent = Agent(server)
         timings, _ = talk.turn(3)
         assert timings["cache_source"] == "disk" and timings["cache_n"] >= RESTORE_TOKENS
