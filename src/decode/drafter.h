@@ -26,6 +26,7 @@ struct CommittedRows {
     std::span<const int32_t> nodes;
     // A snapshot may follow, or the prompt goes on: what is kept beside the trunk's state has to catch up now.
     bool is_settling = false;
+    bool is_prompt = false;  // not chosen by the model
 };
 
 // The drafts of one request. Belongs to the engine thread. Steps allocate nothing.

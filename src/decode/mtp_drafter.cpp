@@ -5,8 +5,10 @@
 #include <chrono>
 #include <cmath>
 #include <cstring>
+#include <limits>
 
 #include "base/check.h"
+#include "kernels/matmul/matmul.h"
 
 namespace espalier::decode {
 namespace {
@@ -43,6 +45,8 @@ void MtpDrafter::open(Rows& rows, const cache::Sequence& sequence) {
     rows.is_usable_ = true;
     const auto hidden = static_cast<size_t>(trunk_.model().config().hidden);
     rows.values_.resize(static_cast<size_t>(kRowsMax) * hidden);
+    rows.vocabulary_.emplace(trunk_.model().config().vocab);
+    rows.vocabulary_->add(sequence.tokens());
     if (sequence.length() == 0) return;
     if (sequence.mtp_length() != sequence.length() - 1) return drop(rows);
     std::memcpy(rows.values_.data(), sequence.memory().hidden(sequence.state()), hidden * sizeof(float));
@@ -60,6 +64,9 @@ void MtpDrafter::committed(Rows& rows, cache::Sequence& sequence, const Committe
     const auto hidden = static_cast<size_t>(trunk_.model().config().hidden);
     const int32_t begin = sequence.mtp_length();
     CHECK(begin + rows.n_ + n_new == sequence.length(), "every committed row is announced");
+    const auto fresh = sequence.tokens().last(static_cast<size_t>(n_new));
+    if (committed.is_prompt) rows.vocabulary_->add(fresh);
+    else rows.vocabulary_->observe(fresh);
     if (!committed.is_settling && rows.n_ + n_new <= kRowsMax) {
         for (const int32_t node : committed.nodes) {
             std::memcpy(rows.values_.data() + static_cast<size_t>(rows.n_++) * hidden,
@@ -96,7 +103,8 @@ bool MtpDrafter::begin(Rows& rows, cache::Sequence& sequence, TokenId root) {
     if (!head_->extend(tokens_, rows.values_.data())) return false;
     n_nodes_ = n_catch_up_ = rows.n_;
     depth_ = 0;
-    head_->logits(n_nodes_ - 1, 1, logits_.as<float>());
+    panels_ = rows.vocabulary_->panels();
+    head_->logits_of(n_nodes_ - 1, panels_, logits_.as<float>());
     return true;
 }
 
@@ -105,32 +113,49 @@ bool MtpDrafter::step(TokenId token) {
     if (!head_->extend({&token, 1}, head_->output(n_nodes_ - 1))) return false;
     ++n_nodes_;
     ++depth_;
-    head_->logits(n_nodes_ - 1, 1, logits_.as<float>());
+    head_->logits_of(n_nodes_ - 1, panels_, logits_.as<float>());
     const double ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
     step_ms_ = step_ms_ == 0 ? ms : (1 - kBlend) * step_ms_ + kBlend * std::min(ms, 3 * step_ms_);
     return true;
 }
 
+// The ids of a range that the tokenizer knows.
+std::span<const float> MtpDrafter::computed(const model::PanelRange& range) const {
+    const int64_t end = std::min<int64_t>(range.end * kernels::kPanelRows, vocab_usable_);
+    const int64_t begin = std::min(range.begin * kernels::kPanelRows, end);
+    return {logits_.as<float>() + begin, static_cast<size_t>(end - begin)};
+}
+
 int32_t MtpDrafter::candidates(std::span<MtpCandidate, kMtpTopkMax> out, int32_t topk) {
-    const std::span<const float> logits(logits_.as<float>(), static_cast<size_t>(vocab_usable_));
-    float best = 0;
-    int64_t best_index = 0;
-    trunk_.model().kernels().argmax({logits.data(), static_cast<int64_t>(logits.size()), &best, &best_index});
+    float best = -std::numeric_limits<float>::infinity();
+    for (const model::PanelRange& range : panels_) {
+        const auto logits = computed(range);
+        if (logits.empty()) continue;
+        float value = 0;
+        int64_t index = 0;
+        trunk_.model().kernels().argmax({logits.data(), static_cast<int64_t>(logits.size()), &value, &index});
+        if (!std::isfinite(value)) return 0;
+        best = std::max(best, value);
+    }
     if (!std::isfinite(best)) return 0;
     double total = 0;
     int32_t n = 0;
     const float floor = best - kNegligible;
-    for (size_t id = 0; id < logits.size(); ++id) {
-        const float logit = logits[id];
-        if (logit < floor) continue;
-        total += std::exp(static_cast<double>(logit - best));
-        if (n == topk && logit <= out[static_cast<size_t>(n - 1)].probability) continue;
-        // Sorted by logit, the lower id first among equals; probabilities follow below.
-        if (n < topk) ++n;
-        int32_t at = n - 1;
-        for (; at > 0 && out[static_cast<size_t>(at - 1)].probability < logit; --at)
-            out[static_cast<size_t>(at)] = out[static_cast<size_t>(at - 1)];
-        out[static_cast<size_t>(at)] = {static_cast<TokenId>(id), logit, 0, depth_, true};
+    for (const model::PanelRange& range : panels_) {
+        const auto logits = computed(range);
+        const auto first = static_cast<TokenId>(range.begin * kernels::kPanelRows);
+        for (size_t i = 0; i < logits.size(); ++i) {
+            const float logit = logits[i];
+            if (logit < floor) continue;
+            total += std::exp(static_cast<double>(logit - best));
+            if (n == topk && logit <= out[static_cast<size_t>(n - 1)].probability) continue;
+            // Sorted by logit, the lower id first among equals; probabilities follow below.
+            if (n < topk) ++n;
+            int32_t at = n - 1;
+            for (; at > 0 && out[static_cast<size_t>(at - 1)].probability < logit; --at)
+                out[static_cast<size_t>(at)] = out[static_cast<size_t>(at - 1)];
+            out[static_cast<size_t>(at)] = {first + static_cast<TokenId>(i), logit, 0, depth_, true};
+        }
     }
     for (int32_t rank = 0; rank < n; ++rank) {
         MtpCandidate& candidate = out[static_cast<size_t>(rank)];

@@ -5,17 +5,21 @@
 // a prompt are run at once, those of a reply together with the first draft step, of which they are part (catch-up costs no pass
 // of its own). Slots of drafts are forgotten after each round.
 //
+// Rows of the output matrix are computed for the tokens that a request is likely to use (draft_vocabulary.h).
+//
 // A sequence whose slots are not complete (it was stored by an engine without drafts) gets no drafts from here.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "base/result.h"
 #include "cache/sequence.h"
 #include "decode/draft_options.h"
+#include "decode/draft_vocabulary.h"
 #include "decode/drafter.h"
 #include "model/mtp.h"
 
@@ -23,7 +27,7 @@ namespace espalier::decode {
 
 struct MtpCandidate {
     TokenId token = 0;
-    float probability = 0;  // softmax of the head's row
+    float probability = 0;  // softmax of the head's row, over the rows that were computed
     int32_t rank = 0;
     int32_t depth = 0;           // draft steps before this one
     bool is_conditioned = true;  // the row was computed for this very path
@@ -43,6 +47,7 @@ public:
     private:
         friend class MtpDrafter;
         std::vector<float> values_;  // [kRowsMax, hidden]
+        std::optional<DraftVocabulary> vocabulary_;
         int32_t n_ = 0;
         bool is_usable_ = false;
     };
@@ -67,12 +72,14 @@ private:
     MtpDrafter(model::Forward& trunk, std::unique_ptr<model::MtpHead> head, Buffer logits, int32_t vocab_usable);
     bool run_slots(cache::Sequence& sequence, std::span<const TokenId> tokens, const float* hidden);
     void drop(Rows& rows);
+    std::span<const float> computed(const model::PanelRange& range) const;
 
     static constexpr int32_t kRowsMax = kDraftNodesMax + 2;
 
     model::Forward& trunk_;
     std::unique_ptr<model::MtpHead> head_;
-    Buffer logits_;  // [vocab]
+    Buffer logits_;  // [vocab], valid in panels_
+    std::span<const model::PanelRange> panels_;
     int32_t vocab_usable_;
     std::vector<float> gathered_;  // [rows_max, hidden]
     std::vector<TokenId> tokens_;

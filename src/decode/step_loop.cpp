@@ -177,8 +177,9 @@ void StepLoop::announce(int32_t segment, Generation& generation, std::span<const
     const bool is_boundary = at_boundary && is_at_boundary(generation);
     if (DraftSession* const drafts = generation.drafts()) {
         // A prompt's rows are many: they are settled at once, wherever the next snapshot will be.
-        const bool is_settling = is_boundary || nodes.size() > 1 || generation.is_prefilling();
-        drafts->committed(generation.sequence(), {&forward_, segment, nodes, is_settling});
+        const bool is_prompt = generation.is_prefilling();
+        const bool is_settling = is_boundary || nodes.size() > 1 || is_prompt;
+        drafts->committed(generation.sequence(), {&forward_, segment, nodes, is_settling, is_prompt});
     }
     if (is_boundary) at_boundary(generation);
 }

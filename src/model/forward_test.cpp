@@ -267,6 +267,33 @@ TEST_P(Laws, MtpPrefillInPiecesIsMtpPrefill) {
     EXPECT_EQ(run({40, 3, 64}), whole);
 }
 
+TEST_P(Laws, SomePanelsOfTheDraftHeadAreThoseOfAll) {
+    Engine engine(GetParam());
+    auto head = std::move(*MtpHead::create(*engine.forward));
+    const auto ids = random_ids(12, engine.vocab(), 17);
+    auto sequence = engine.fresh();
+    engine.append(sequence, std::span(ids).first(11));
+    head->start(sequence);
+    ASSERT_TRUE(head->extend(std::span(ids).last(11), engine.forward->hidden(0, 0)).has_value());
+    Logits whole(engine.vocab());
+    head->logits(4, 1, whole.data());
+    const auto n_panels = static_cast<int64_t>((engine.vocab() + kernels::kPanelRows - 1) / kernels::kPanelRows);
+    const std::vector<std::vector<PanelRange>> cases = {
+        {{0, n_panels}}, {{0, 1}}, {{n_panels - 1, n_panels}}, {{0, 5}, {6, 7}, {9, 30}, {n_panels - 2, n_panels}}, {}};
+    for (const auto& ranges : cases) {
+        Logits some(engine.vocab(), -7.0f);
+        head->logits_of(4, ranges, some.data());
+        Logits expected(engine.vocab(), -7.0f);
+        for (const PanelRange& range : ranges) {
+            const auto begin = static_cast<size_t>(range.begin * kernels::kPanelRows);
+            const auto end = std::min(static_cast<size_t>(range.end * kernels::kPanelRows), engine.vocab());
+            std::copy(whole.begin() + static_cast<ptrdiff_t>(begin), whole.begin() + static_cast<ptrdiff_t>(end),
+                      expected.begin() + static_cast<ptrdiff_t>(begin));
+        }
+        EXPECT_EQ(some, expected) << ranges.size() << " ranges";
+    }
+}
+
 INSTANTIATE_TEST_SUITE_P(Reference, Laws, testing::Values("tiny_a", "tiny_b"), [](const auto& test) { return test.param; });
 
 TEST(Forward, ReportsExhaustionAndKeepsWhatWasCommitted) {

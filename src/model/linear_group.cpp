@@ -104,4 +104,28 @@ void LinearGroup::apply(const float* x, int64_t x_stride, int64_t m, float* y, i
     multiply(rows, pool);
 }
 
+void LinearGroup::apply_panels(const float* x, float* y, std::span<const PanelRange> panels, std::byte* scratch,
+                               ThreadPool& pool) const {
+    CHECK(matrices_.size() == 1, "panels are counted in one matrix");
+    const kernels::MatmulRows rows{x, k(), 1, y, width_, scratch};
+    prepare_rows(rows, 0, 1);
+    int64_t n_panels = 0;
+    for (const PanelRange& range : panels) n_panels += range.end - range.begin;
+    const int64_t per_task = kernels::panels_per_task(matrices_.front(), 1, pool.n_threads());
+    pool.run((n_panels + per_task - 1) / per_task, [&](int64_t task, int) {
+        // The task's share, counted through the ranges.
+        int64_t skip = task * per_task;
+        int64_t left = per_task;
+        for (const PanelRange& range : panels) {
+            const int64_t begin = range.begin + skip;
+            const int64_t end = std::min(range.end, begin + left);
+            skip = std::max<int64_t>(0, begin - range.end);
+            if (begin >= end) continue;
+            multiply_panels(0, rows, begin, end);
+            left -= end - begin;
+            if (left == 0) return;
+        }
+    });
+}
+
 }  // namespace espalier::model

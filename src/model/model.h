@@ -21,6 +21,12 @@
 
 namespace espalier::model {
 
+// Panels [begin, end) of a matrix: kernels::kPanelRows outputs each.
+struct PanelRange {
+    int64_t begin = 0;
+    int64_t end = 0;
+};
+
 // Linear modules that share their input. Outputs stand side by side in one row, in the given order.
 class LinearGroup {
 public:
@@ -36,6 +42,9 @@ public:
     // y[m, width] = x[m, k] * W^T. scratch: scratch_bytes(m).
     void apply(const float* x, int64_t x_stride, int64_t m, float* y, int64_t y_stride, std::byte* scratch,
                ThreadPool& pool) const;
+
+    // Only the outputs of some panels; others are left as they are. The group is one matrix (CHECK).
+    void apply_panels(const float* x, float* y, std::span<const PanelRange> panels, std::byte* scratch, ThreadPool& pool) const;
 
     // The same in pieces, so that rows are converted by whoever makes them. First every row (and column) of x once, then
     // multiply. Converts a part of x into scratch, on the calling thread.

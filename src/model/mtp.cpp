@@ -73,6 +73,10 @@ void MtpHead::logits(int32_t node_begin, int32_t n_nodes, float* out) {
                                 trunk_.pool());
 }
 
+void MtpHead::logits_of(int32_t node, std::span<const PanelRange> panels, float* out) {
+    trunk_.model().head().apply_panels(output(node), out, panels, trunk_.workspace().matmul_scratch, trunk_.pool());
+}
+
 Status MtpHead::keep(int32_t n_nodes) {
     CHECK(n_nodes >= 0 && n_nodes <= static_cast<int32_t>(tokens_.size()), "only computed slots can be kept");
     const int32_t begin = sequence_->mtp_length();

@@ -31,6 +31,8 @@ public:
     // mtp.norm'ed output row of a node since start.
     const float* output(int32_t node) const;
     void logits(int32_t node_begin, int32_t n_nodes, float* out);
+    // Of one node, only the rows of some panels of the output matrix; others of out [vocab] are left as they are.
+    void logits_of(int32_t node, std::span<const PanelRange> panels, float* out);
     // Keeps the first n nodes as slots of the sequence. n may not pass the sequence's length. Errors: exhausted.
     Status keep(int32_t n_nodes);
 
