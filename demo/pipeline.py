@@ -78,6 +78,7 @@ class Pipeline:
         result = subprocess.run([str(word) for word in words], check=False)
         if result.returncode:
             sys.exit(f"pipeline: {self.espalier} quantize ended with status {result.returncode}")
+        self.python("demo.eval.self_test", target, "--program", self.espalier, may_fail=True)
 
     def evaluate(self) -> None:
         for name, options in (("bf16", ""), ("nvfp4", "--kv-type fp8 --acts ckpt")):

@@ -21,6 +21,7 @@ void add_cache(CLI::App& parent, Action& action);
 void add_pull(CLI::App& parent, Action& action);
 void add_models(CLI::App& parent, Action& action);
 void add_doctor(CLI::App& parent, Action& action);
+void add_pages(CLI::App& parent, Action& action);
 void add_bench(CLI::App& parent, Action& action);
 void add_eval(CLI::App& parent, Action& action);
 // The eval subcommands that need no model (text, scores).

@@ -54,7 +54,7 @@ void add_layers(CLI::App& eval, Action& action) {
     CLI::Option_group* what = c->add_option_group("what", "At least one");
     what->add_option("--ids", flags->eval.ids_path, "JSON array of token ids: all layers");
     auto* layer =
-        what->add_option("--layer", flags->layers.layer, "Only this layer, from a fresh state")->check(CLI::NonNegativeNumber);
+        what->add_option("--layer", flags->layers.layer, "Only this layer, from a fresh state")->check(CLI::Range(0, 1 << 30));
     what->require_option(1, 2);
     auto* in = c->add_option("--in", flags->layers.in_path, "Input rows of that layer, .npy [n, hidden]")->needs(layer);
     layer->needs(in);
@@ -104,7 +104,7 @@ void add_mtp(CLI::App& eval, Action& action) {
     CLI::App* c = model_command(eval, "mtp", "Logits of the MTP head: prefill slots and recursive drafts", *flags);
     c->add_option("--ids", flags->eval.ids_path, "JSON array of token ids")->required();
     c->add_option("--steps", flags->steps, "Draft steps")->check(CLI::Range(1, 256))->capture_default_str();
-    c->add_option("--next", flags->next, "Token after the prompt, default: the trunk's choice")->check(CLI::NonNegativeNumber);
+    c->add_option("--next", flags->next, "Token after the prompt, default: the trunk's choice")->check(CLI::Range(0, 1 << 30));
     c->add_option("--out", flags->out, "Output .npy [n, vocab]; drafts go to FILE.draft.npy")->required();
     c->footer("Example: espalier eval mtp MODEL --ids ids.json --steps 8 --out mtp.npy");
     c->callback([flags, &action] {

@@ -132,8 +132,10 @@ void add_inspect(CLI::App& parent, Action& action) {
     auto flags = std::make_shared<InspectFlags>();
     CLI::App* c = parent.add_subcommand("inspect", "Shows what a model folder holds and what running it needs");
     c->add_option("MODEL", flags->model.path, "Model folder; default: the built-in demo model");
-    c->add_option("--ctx", flags->context, "Context to plan for")->check(CLI::PositiveNumber);
-    c->add_option("--parallel", flags->parallel, "Requests at the same time")->check(CLI::PositiveNumber)->capture_default_str();
+    c->add_option("--ctx", flags->context, "Context to plan for")->check(CLI::Range(1, 1 << 30));
+    c->add_option("--parallel", flags->parallel, "Requests at the same time")
+        ->check(CLI::Range(1, 1 << 30))
+        ->capture_default_str();
     c->add_flag("--json", flags->as_json, "Print the result as JSON");
     c->footer("Example: espalier inspect MODEL --ctx 65536");
     c->callback([flags, &action] { action = [flags] { return inspect(*flags); }; });

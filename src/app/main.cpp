@@ -1,10 +1,10 @@
 // The command line: one binary, one subcommand per thing it does. Exit status: 0 success, 1 failed task, 2 bad usage.
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cstdio>
 #include <exception>
 
+#include "app/cli_settings.h"
 #include "app/commands.h"
 #include "base/environment.h"
 #include "decode/draft_options.h"
@@ -55,7 +55,7 @@ int run(int argc, char** argv) {
     CLI::App cli("Espalier runs Qwen3.5/3.6 models for coding agents on this machine.", "espalier");
     cli.set_version_flag("--version", version_text);
     cli.require_subcommand(1);
-    cli.set_config("--config", "", "Read options from a TOML file");
+    add_config(cli);
     Action action;
     add_run(cli, action);
     add_serve(cli, action);
@@ -67,13 +67,14 @@ int run(int argc, char** argv) {
     add_doctor(cli, action);
     add_bench(cli, action);
     add_eval(cli, action);
+    add_pages(cli, action);
+    for (CLI::App* command : cli.get_subcommands({})) command->fallthrough();  // --config may follow it
+    const std::string variables = read_environment(cli, argc, argv);
     try {
         cli.parse(argc, argv);
     } catch (const CLI::ParseError& e) {
         if (e.get_exit_code() == 0) return cli.exit(e);  // help and version
-        std::string what = e.what();
-        std::replace(what.begin(), what.end(), '\n', ' ');
-        std::fprintf(stderr, "espalier: invalid_input: %s; see --help\n", what.c_str());
+        std::fprintf(stderr, "espalier: invalid_input: %s\n", explain_usage(e, variables).c_str());
         return 2;
     }
     const Status status = action();

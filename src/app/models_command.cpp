@@ -17,6 +17,7 @@ namespace {
 struct ModelsFlags {
     std::string cache_dir;
     bool as_json = false;
+    bool as_names = false;
 };
 
 Json to_json(const hub::CachedModel& model) {
@@ -32,6 +33,13 @@ Status list(const ModelsFlags& flags) {
     }
     TRY_ASSIGN(const auto models, hub::list_models(cache_dir));
     const auto builtin = find_builtin_model();
+    if (flags.as_names) {
+        if (builtin) std::puts(kBuiltinName);
+        for (const hub::CachedModel& model : models) {
+            if (model.missing.empty()) std::puts(model.name.c_str());
+        }
+        return {};
+    }
     if (flags.as_json) {
         Json rows = Json::array();
         for (const hub::CachedModel& model : models) rows.push_back(to_json(model));
@@ -60,6 +68,7 @@ void add_models(CLI::App& parent, Action& action) {
     CLI::App* c = parent.add_subcommand("models", "Lists the models on this machine that can be given by name");
     c->add_option("--hub-cache", flags->cache_dir, "Folder of the models; default: that of the Hugging Face tools");
     c->add_flag("--json", flags->as_json, "Print the result as JSON");
+    c->add_flag("--names", flags->as_names, "Print the names only, of models that are wholly there");
     c->footer("Example: espalier models");
     c->callback([flags, &action] { action = [flags] { return list(*flags); }; });
 }

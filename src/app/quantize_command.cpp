@@ -85,10 +85,10 @@ void add_quantize(CLI::App& parent, Action& action) {
     c->add_option("--calib", flags->calib,
                   "JSON lines of chats {\"messages\", \"tools\"}, {\"text\"} or token ids; default: built in");
     c->add_option("--calib-tokens", flags->calib_tokens, "Tokens to calibrate on")
-        ->check(CLI::PositiveNumber)
+        ->check(CLI::Range(1, 1 << 30))
         ->capture_default_str();
     c->add_option("--eval-tokens", flags->eval_tokens, "Held-out tokens to compare both models on; 0: no comparison")
-        ->check(CLI::NonNegativeNumber)
+        ->check(CLI::Range(0, 1 << 30))
         ->capture_default_str();
     const auto yes_or_no = CLI::IsMember({"yes", "no"});
     c->add_option("--lm-head", flags->lm_head, "Quantise the LM head: yes, no")->check(yes_or_no)->capture_default_str();

@@ -128,9 +128,9 @@ void add_run(CLI::App& parent, Action& action) {
     c->add_option("--system", flags->system, "System message");
     c->add_option("--chat-template", flags->chat_template, "Template file instead of the model's own");
     c->add_option("--temp", flags->temperature, "Temperature, 0 = greedy; default: the model's own")
-        ->check(CLI::NonNegativeNumber);
+        ->check(CLI::Range(0.0, 100.0));
     c->add_option("--seed", flags->seed, "Seed of the sampler")->capture_default_str();
-    c->add_option("--max-tokens", flags->max_tokens, "Longest reply")->check(CLI::PositiveNumber)->capture_default_str();
+    c->add_option("--max-tokens", flags->max_tokens, "Longest reply")->check(CLI::Range(1, 1 << 30))->capture_default_str();
     c->add_option("--thinking", flags->thinking, "on or off")->check(CLI::IsMember({"on", "off"}))->capture_default_str();
     c->add_flag("--stats", flags->show_stats, "Print token counts and speed on stderr");
     c->footer("Example: espalier run MODEL \"Name three trees.\" --temp 0");

@@ -7,7 +7,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
-#include <filesystem>
 #include <memory>
 #include <mutex>
 #include <thread>
@@ -17,6 +16,7 @@
 #include "app/commands.h"
 #include "app/model_files.h"
 #include "app/sizes.h"
+#include "app/start_lines.h"
 #include "base/environment.h"
 #include "engine/local_engine.h"
 #include "server/server.h"
@@ -81,22 +81,6 @@ Result<text::Thinking> parse_thinking(const std::string& word) {
     return invalid_input(fmt::format("--thinking is \"{}\", expected on, off or template", word));
 }
 
-void print_start(const server::HttpServer& http, const engine::BackendInfo& info, const server::ServerContext& context) {
-    const bool has_template = context.chat_template != nullptr;
-    std::fprintf(stderr, "%s\n", version_text().c_str());
-    std::fprintf(stderr, "model    %s, %lld MiB of weights\n", info.model_name.c_str(),
-                 static_cast<long long>(info.weight_bytes >> 20));
-    std::fprintf(stderr, "numerics kernels %s, activations %s, keys and values %s, %d threads\n", info.isa.c_str(),
-                 info.acts.c_str(), info.kv_type.c_str(), info.n_threads);
-    std::fprintf(stderr, "context  %d tokens, %d requests at a time\n", info.context_tokens, info.sequences_max);
-    std::fprintf(stderr, "tools    %s\n",
-                 has_template ? std::string(context.tool_format.name).c_str() : "none (the model has no chat template)");
-    std::fprintf(stderr, "serving  %s as \"%s\"\n", http.url().c_str(), context.alias.c_str());
-    std::fprintf(stderr,
-                 "try      curl %s/v1/chat/completions -d '{\"messages\": [{\"role\": \"user\", \"content\": \"Hi\"}]}'\n",
-                 http.url().c_str());
-}
-
 Status read_cache_flags(ServeFlags& flags) {
     if (!flags.cache_ram.empty()) {
         TRY_ASSIGN(flags.engine.cache_bytes, parse_size(flags.cache_ram));
@@ -128,13 +112,13 @@ Status serve(ServeFlags& flags) {
     if (flags.is_public_forced) flags.server.key_policy = server::KeyPolicy::may_omit;
     if (const auto key = environment_variable("ESPALIER_API_KEY"); key && flags.server.api_keys.empty())
         flags.server.api_keys.push_back(*key);
-    if (flags.engine.model.path.empty() && flags.alias.empty()) flags.alias = "espalier-demo";
     TRY_ASSIGN(flags.engine.model.path, model_or_builtin(flags.engine.model.path));
     TRY_ASSIGN(auto http, server::HttpServer::start(flags.server));
 
     TRY_ASSIGN(ModelFiles files, load_model_files(flags.engine.model.path, flags.chat_template));
     flags.engine.tool_format = files.tool_format;
     flags.engine.disk.template_hash = hash_template(files);
+    TRY_ASSIGN(flags.engine.self_test, read_self_test(flags.engine.model.path));
     flags.engine.model.progress = [&](double share) { http->set_progress(share); };
     TRY_ASSIGN(auto engine, engine::LocalEngine::start(flags.engine, files.tokenizer));
 
@@ -143,8 +127,7 @@ Status serve(ServeFlags& flags) {
     context->tokenizer = files.tokenizer;
     context->chat_template = files.chat_template;
     context->tool_format = files.tool_format;
-    context->alias =
-        flags.alias.empty() ? std::filesystem::path(flags.engine.model.path).lexically_normal().filename().string() : flags.alias;
+    context->alias = flags.alias.empty() ? model_display_name(flags.engine.model.path) : flags.alias;
     if (context->alias.empty()) context->alias = "espalier";
     context->model_names = flags.is_model_strict ? server::ModelNames::strict : server::ModelNames::any;
     context->thinking = thinking;
@@ -153,7 +136,13 @@ Status serve(ServeFlags& flags) {
     context->template_hash = flags.engine.disk.template_hash;
     context->created = static_cast<int64_t>(std::time(nullptr));
     http->attach(context);
-    print_start(*http, engine->info(), *context);
+    const StartFacts facts{*context,
+                           flags.engine,
+                           http->url(),
+                           flags.engine.model.path,
+                           !flags.server.api_keys.empty(),
+                           !flags.engine.self_test.reply.empty()};
+    std::fputs(start_lines(facts).c_str(), stderr);
     end_signal.wait();
     http->stop(2000);
     return {};
@@ -168,7 +157,7 @@ void add_serve(CLI::App& parent, Action& action) {
     c->add_option("--host", flags->server.host, "Address to listen on")->capture_default_str();
     c->add_option("--port", flags->server.port, "Port, 0 = any free one")->capture_default_str();
     c->add_option("--ctx", flags->engine.context_tokens, "Context in tokens, default: what fits, at least 32768")
-        ->check(CLI::PositiveNumber);
+        ->check(CLI::Range(1, 1 << 30));
     c->add_option("--parallel", flags->engine.sequences_max, "Requests computed at the same time")
         ->check(CLI::Range(1, 64))
         ->capture_default_str();

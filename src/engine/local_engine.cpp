@@ -26,6 +26,7 @@
 #include "engine/load.h"
 #include "engine/memory_plan.h"
 #include "engine/row_cost.h"
+#include "engine/warm_up.h"
 
 namespace espalier::engine {
 namespace {
@@ -175,6 +176,7 @@ public:
         TRY_ASSIGN(loop_, decode::StepLoop::create(*forward_, vocab_usable()));
         TRY(start_drafting());
         cache_->set_ms_per_token(row_cost_.ms());
+        TRY(run_self_test(*forward_, *memory_, options_.self_test));
         describe();
         update_gauges();
         steps_.reserve(static_cast<size_t>(options_.sequences_max));
@@ -273,6 +275,7 @@ private:
         info_.details = {{"layers", fmt::format("{}", config.n_layers)},
                          {"hidden", fmt::format("{}", config.hidden)},
                          {"vocab", fmt::format("{}", config.vocab)},
+                         {"context_trained", fmt::format("{}", config.context_trained)},
                          {"mtp", loaded_.model->mtp() != nullptr ? "present" : "absent"},
                          {"draft", drafting_->options().text()},
                          {"kv_pages", fmt::format("{}", plan_.n_pages)},

@@ -10,6 +10,7 @@
 #include "base/result.h"
 #include "engine/engine.h"
 #include "engine/model_options.h"
+#include "engine/warm_up.h"
 #include "text/tokenizer.h"
 #include "text/tool_format.h"
 
@@ -32,6 +33,7 @@ struct EngineOptions {
     std::string draft = "off";     // the words of --draft
     bool sizes_drafts = true;      // by what passes cost here; false: the same trees on any machine
     text::ToolFormat tool_format;  // of the model, for drafts of calls
+    SelfTest self_test;            // before the first job
     Log log;                       // no text of prompts or replies
 };
 
