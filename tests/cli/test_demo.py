@@ -1,9 +1,15 @@
 """./dev demo: the built-in model, a server, the benchmark client and a table, from a clean tree's files alone."""
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
+
+
+def shape(text):
+    """Without numbers and column widths."""
+    return re.sub(r"\s+", " ", re.sub(r"\d[\d,.]*", "#", text)).strip()
 
 
 def test_demo_shows_the_built_in_model_at_work(source_dir, espalier_bin, tmp_path):
@@ -17,7 +23,15 @@ def test_demo_shows_the_built_in_model_at_work(source_dir, espalier_bin, tmp_pat
         demo.terminate()  # it stops its server
         demo.wait()
     assert demo.returncode == 0, err
-    assert "test_0" in out and "single-turn requests" in out
+    readme = (source_dir / "README.md").read_text(encoding="utf-8")
+    sample = next(block for block in readme.split("```\n") if block.startswith("conversation "))
+    shapes = [shape(line) for line in out.splitlines()]
+    for line in sample.strip().splitlines():
+        assert shape(line) in shapes, f"README shows {line}, the demo prints {out}"
+    pictures = [tmp_path / "turns.svg", source_dir / "docs" / "turns.svg"]
+    turns = source_dir / "build" / "demo" / "report" / "turns.csv"
+    subprocess.run([sys.executable, "-m", "demo.eval.picture", turns, "test_3", pictures[0]], check=True, cwd=source_dir)
+    assert shape(pictures[0].read_text()) == shape(pictures[1].read_text())
     result = json.loads(figures.read_text())
     assert result["iou"] >= 0.85
     assert result["accuracy"] >= 0.88

@@ -134,10 +134,11 @@ def clean_root(package, build_dir, tmp_path):
         pytest.skip(f"no mount allowed here: {mounted.stderr.strip()}")
     yield root
     run("umount", root / "proc")
+    shutil.rmtree(root)  # ten thousand files that pytest would keep
 
 
 def in_root(root, *command):
-    return run("chroot", root, "/usr/bin/env", "-i", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root",
+    return run("chroot", root, "/usr/bin/env", "-i", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/",
                "DEBIAN_FRONTEND=noninteractive", *command)
 
 
