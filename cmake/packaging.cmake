@@ -1,20 +1,11 @@
 # What `cmake --install` puts where, and the Debian package (cpack -G DEB).
 #
-# The manual page and the completion are printed by the program itself. The service belongs to the package only: its paths are fixed.
+# The manual page and the completion are printed by the program itself, when it is linked. The service belongs to the package only: its
+# paths are fixed.
 set(pages ${CMAKE_BINARY_DIR}/pages)
-add_custom_command(
-  OUTPUT ${pages}/espalier.1 ${pages}/espalier
-  COMMAND ${CMAKE_COMMAND} -E make_directory ${pages}
-  COMMAND espalier man > ${pages}/espalier.1
-  COMMAND espalier completion bash > ${pages}/espalier
-  DEPENDS espalier
-  VERBATIM)
-add_custom_target(espalier_pages ALL DEPENDS ${pages}/espalier.1 ${pages}/espalier)
 install(FILES ${pages}/espalier.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
 install(FILES ${pages}/espalier DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
-if(EXISTS ${CMAKE_SOURCE_DIR}/demo/model/config.json)
-  install(DIRECTORY demo/model/ DESTINATION ${CMAKE_INSTALL_DATADIR}/espalier/model)
-endif()
+install(DIRECTORY demo/model/ DESTINATION ${CMAKE_INSTALL_DATADIR}/espalier/model)
 install(FILES packaging/copyright DESTINATION share/doc/espalier COMPONENT debian EXCLUDE_FROM_ALL)
 install(FILES packaging/espalier.service DESTINATION lib/systemd/system COMPONENT debian EXCLUDE_FROM_ALL)
 install(FILES packaging/espalier.toml DESTINATION /etc/espalier COMPONENT debian EXCLUDE_FROM_ALL)

@@ -36,7 +36,6 @@ def build_dir(espalier_bin):
     folder = espalier_bin.resolve().parent
     if not (folder / "CPackConfig.cmake").exists():
         pytest.skip(f"{folder} is no build folder")
-    run("cmake", "--build", folder, "--target", "espalier_pages")
     return folder
 
 
