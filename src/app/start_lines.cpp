@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <filesystem>
 #include <map>
+#include <string_view>
+#include <utility>
 
 #include "app/commands.h"
 #include "app/sizes.h"
@@ -54,9 +56,12 @@ std::string context_line(const engine::BackendInfo& info, const engine::EngineOp
 }
 
 // The address to give to a program on this machine.
-std::string reachable(const std::string& url) {
-    const size_t any = url.find("//0.0.0.0:");
-    return any == std::string::npos ? url : url.substr(0, any) + "//127.0.0.1:" + url.substr(any + 10);
+std::string reachable(std::string url) {
+    for (const auto& [any, here] : {std::pair("//0.0.0.0:", "//127.0.0.1:"), std::pair("//[::]:", "//[::1]:")}) {
+        const std::string_view word = any;
+        if (const size_t at = url.find(word); at != std::string::npos) return url.replace(at, word.size(), here);
+    }
+    return url;
 }
 
 Result<std::vector<int32_t>> ids_of(const Json& json, const char* name, const std::string& path) {

@@ -70,6 +70,20 @@ def test_ten_lines_say_what_runs_and_how_to_reach_it(serve, tmp_path):
         assert f"OPENAI_BASE_URL={url}/v1" in text["agents"]
 
 
+@pytest.mark.parametrize("host, shown", [("0.0.0.0", "http://127.0.0.1:"), ("::", "http://[::1]:")])
+def test_the_lines_give_an_address_of_this_machine_and_no_key(serve, host, shown):
+    if host == "::" and not socket.has_dualstack_ipv6():
+        pytest.skip("no IPv6 here")
+    with serve("--host", host, "--port", 0, "--cache-dir", "off", "--api-key", "very-secret") as served:
+        served.url()
+        text = dict(line.split(" ", 1) for line in served.log().splitlines()[1:])
+        assert shown in text["try"] and shown in text["agents"] and "very-secret" not in served.log()
+        command = text["try"].strip().replace("curl ", "curl -gs ", 1)
+        answer = subprocess.run(["bash", "-c", command], check=True, capture_output=True, text=True,
+                                env={**os.environ, "ESPALIER_API_KEY": "very-secret"}).stdout
+        assert json.loads(answer)["choices"], answer
+
+
 def health(port):
     """The status and the share loaded; None while nobody listens."""
     try:
