@@ -6,15 +6,16 @@ import shutil
 import subprocess
 import sys
 
+import pytest
+
 
 def shape(text):
     """Without numbers and column widths."""
     return re.sub(r"\s+", " ", re.sub(r"\d[\d,.]*", "#", text)).strip()
 
 
-def test_demo_shows_the_built_in_model_at_work(source_dir, espalier_bin, tmp_path):
-    figures = tmp_path / "figures.json"
-    command = [sys.executable, source_dir / "scripts" / "demo.py", "--json", figures]
+def run_demo(source_dir, espalier_bin, *arguments):
+    command = [sys.executable, source_dir / "scripts" / "demo.py", *arguments]
     environment = {**os.environ, "ESPALIER_BIN": str(espalier_bin)}
     demo = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
     try:
@@ -23,6 +24,19 @@ def test_demo_shows_the_built_in_model_at_work(source_dir, espalier_bin, tmp_pat
         demo.terminate()  # it stops its server
         demo.wait()
     assert demo.returncode == 0, err
+    return out
+
+
+@pytest.mark.full
+def test_the_whole_test_set(source_dir, espalier_bin, tmp_path):
+    run_demo(source_dir, espalier_bin, "--full", "--json", tmp_path / "figures.json")
+    result = json.loads((tmp_path / "figures.json").read_text())
+    assert result["turns"] > 200 and result["iou"] >= 0.85 and result["accuracy"] >= 0.88
+
+
+def test_demo_shows_the_built_in_model_at_work(source_dir, espalier_bin, tmp_path):
+    figures = tmp_path / "figures.json"
+    out = run_demo(source_dir, espalier_bin, "--json", figures)
     readme = (source_dir / "README.md").read_text(encoding="utf-8")
     sample = next(block for block in readme.split("```\n") if block.startswith("conversation "))
     shapes = [shape(line) for line in out.splitlines()]
