@@ -12,7 +12,7 @@ from pathlib import Path
 
 LINK = re.compile(r"\]\((?!https?:|#)([^)#\s]+)")
 CODE = re.compile(r"`([^`\n]+)`")
-PATH = re.compile(r"^(?:\./)?((?:src|tests|scripts|docs|cmake|demo|web|\.ci)/[\w./-]*)$")
+PATH = re.compile(r"^(?:\./)?((?:src|tests|scripts|docs|cmake|demo|packaging|web|\.ci)/[\w./-]*)$")
 PRESET = re.compile(r"(?:--preset|\./dev build) ([a-z][\w-]*)")
 COMMAND = re.compile(r"\./dev ([a-z]+)")
 
