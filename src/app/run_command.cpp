@@ -12,6 +12,7 @@
 #include "app/builtin_model.h"
 #include "app/commands.h"
 #include "app/model_files.h"
+#include "base/environment.h"
 #include "engine/local_engine.h"
 #include "text/chat_request.h"
 
@@ -86,7 +87,7 @@ void take_lone_word_for_prompt(RunFlags& flags) {
     const std::string& word = flags.model.path;
     const bool may_be_path = word.find('/') != std::string::npos && word.find(' ') == std::string::npos;
     if (!flags.prompt.empty() || word.empty() || may_be_path || std::filesystem::exists(word) || is_model_name(word)) return;
-    flags.prompt = std::exchange(flags.model.path, "");
+    flags.prompt = std::exchange(flags.model.path, environment_variable("ESPALIER_MODEL").value_or(""));
 }
 
 Status run(RunFlags& flags) {

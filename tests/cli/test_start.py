@@ -168,6 +168,13 @@ def test_the_command_line_wins_over_the_environment_and_that_over_a_file(serve, 
     assert alias("--port", 0, "--cache-dir", "off", ESPALIER_ALIAS="alone", ESPALIER_MODEL="espalier-demo") == ("alone", False)
 
 
+def test_a_lone_prompt_goes_to_the_model_of_the_environment(espalier_bin, tmp_path):
+    missing = str(tmp_path / "no-model")
+    done = subprocess.run([espalier_bin, "run", "Name three trees."], capture_output=True, text=True, timeout=60, check=False,
+                          env={**os.environ, "ESPALIER_MODEL": missing})
+    assert done.returncode == 1 and missing in done.stderr and "Name three" not in done.stderr
+
+
 @pytest.mark.parametrize("text, words", [
     ("[serve]\nprot = 1\n", ["serve.prot"]), ("[sevre]\nport = 1\n", ["sevre"]), ("[serve]\nport = many\n", ["--port", "many"]),
     ("no such thing\n", ["no such thing"]), ("[serve\n", ["[serve"]), (None, ["missing.toml"]),
