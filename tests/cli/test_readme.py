@@ -105,22 +105,36 @@ def test_every_command_runs(readme, shell, source_dir):
     assert shell.server is not None and len(outputs) >= 9
 
 
-def in_line_commands(text):
-    """Commands in running text: a program of ours with words after it."""
-    return re.findall(r"`((?:espalier|cmake --install|\./dev) [^`]+)`", text)
+def commands_in_text(text):
+    """espalier with words after it, in running text or on an indented line."""
+    return re.findall(r"`(espalier [^`\n]+)`", text) + re.findall(r"^    (?:build/release/)?(espalier .+)$", text, re.MULTILINE)
 
 
-def test_commands_in_running_text_exist(readme, espalier_bin, source_dir):
-    for command in in_line_commands(readme):
-        words = command.split()
-        if words[0] != "espalier":
-            continue  # ./dev by scripts/check_docs.py; cmake --install by tests/package
-        path = [word for word in words[1:3] if re.fullmatch(r"[a-z]+", word)]
-        shown = subprocess.run([espalier_bin, *path, "--help"], capture_output=True, text=True, check=True).stdout
-        assert f"espalier {' '.join(path)}" in shown
-        for option in re.findall(r"--[a-z-]+", command):
-            assert option in shown, command
-    assert (source_dir / "dev").exists() and len(in_line_commands(readme)) > 10
+def test_commands_in_every_page_exist(espalier_bin, source_dir):
+    pages = [source_dir / "README.md", source_dir / "demo" / "README.md", *sorted((source_dir / "docs").rglob("*.md"))]
+    helps = {}
+
+    def help_of(path):
+        if path not in helps:
+            helps[path] = subprocess.run([espalier_bin, *path, "--help"], capture_output=True, text=True, check=True).stdout
+        return helps[path]
+
+    n_commands, wrong = 0, []
+    for page in pages:
+        for command in commands_in_text(page.read_text(encoding="utf-8")):
+            n_commands += 1
+            path = ()
+            for word in command.split()[1:]:
+                listed = re.findall(r"^  ([a-z-]+)  ", help_of(path).partition("Subcommands:")[2], re.MULTILINE)
+                if listed and re.fullmatch(r"[a-z-]+", word) and not word.startswith("-"):
+                    if word not in listed:
+                        wrong.append(f"{page.name}: {command}: no command {word}")
+                        break
+                    path += (word,)
+            wrong += [f"{page.name}: {command}: no option {option}"
+                      for option in re.findall(r"(?<!\S)--[a-z-]+", command) if option not in help_of(path)]
+    assert not wrong
+    assert n_commands > 20
 
 
 TOOL = {"type": "function", "function": {"name": "bash", "description": "Run a bash command", "parameters": {
