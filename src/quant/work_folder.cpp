@@ -54,7 +54,8 @@ Result<WorkFolder> WorkFolder::open(const std::string& destination, const Json& 
     }
     if (holds_only_a_start(destination)) fs::remove_all(fs::path(destination) / ".quantize", error);
     if (fs::exists(destination, error) && !fs::is_empty(destination, error)) {
-        return invalid_input(fmt::format("{} exists and is not an empty folder; choose another destination", destination));
+        return invalid_input(fmt::format("{} {} and is not an empty folder; choose another destination", destination,
+                                         resume ? "holds no unfinished run" : "exists"));
     }
     fs::create_directories(fs::path(destination) / ".quantize", error);
     if (error) return invalid_input(fmt::format("{}: cannot create: {}", destination, error.message()));

@@ -50,7 +50,9 @@ TEST(WorkFolder, RefusesOtherRunsAndOtherContent) {
     EXPECT_NE(other.error().message.find("other options"), std::string::npos);
     folder.write("file", "x");
     EXPECT_FALSE(WorkFolder::open(folder.path("file"), {{"a", 1}}, false).has_value());
-    EXPECT_FALSE(WorkFolder::open(folder.path(), {{"a", 1}}, true).has_value());
+    const auto finished = WorkFolder::open(folder.path(), {{"a", 1}}, true);
+    ASSERT_FALSE(finished.has_value());
+    EXPECT_NE(finished.error().message.find("no unfinished run"), std::string::npos);
 }
 
 TEST(WorkFolder, DamagedProgressIsAnError) {
