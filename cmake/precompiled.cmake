@@ -35,4 +35,8 @@ function(espalier_build_options target kind level)
     target_precompile_headers(${headers} PRIVATE ${ESPALIER_HEADERS_${kind}})
   endif()
   target_precompile_headers(${target} REUSE_FROM ${headers})
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
+    # gcc 12's false alarms about string concatenation are no longer those of a system header then.
+    target_compile_options(${target} PRIVATE -Wno-array-bounds -Wno-stringop-overflow)
+  endif()
 endfunction()

@@ -46,9 +46,9 @@ def figures_of(report: Path) -> dict[str, float]:
     }
 
 
-def replay(program: Path, model: Path, draft: str, dataset: Path, report: Path, options: list[str]) -> dict[str, float]:
+def replay(program: Path, model: Path, draft: str, bench_options: list, report: Path, options: list[str]) -> dict[str, float]:
     with Server(program, model, report.with_suffix(".log"), ["--draft", draft, *options]) as server:
-        words = ["bench", "agentic", "--url", server.url, "--dataset", dataset, "--out", report]
+        words = ["bench", "agentic", "--url", server.url, "--out", report, *bench_options]
         subprocess.run([str(word) for word in [program, *words]], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     return figures_of(report)
 
@@ -64,6 +64,7 @@ def main() -> int:
     parser.add_argument("--espalier", type=Path, default=Path("build/release/espalier"))
     parser.add_argument("--conversations", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--replay-lengths", action="store_true", help="replies of the recorded lengths: for random weights, which no draft foresees")
     parser.add_argument("--options", default="", help="for every server, e.g. '--threads 2 --kv-type fp8'")
     arguments = parser.parse_args()
     seen: dict[str, list[dict[str, float]]] = {draft: [] for draft in arguments.drafts}
@@ -74,10 +75,11 @@ def main() -> int:
         dataset = folder / "conversations.jsonl"
         episodes = conversations.episodes(SEED, "test", arguments.conversations, (2, 4))
         dataset.write_text("".join(json.dumps(row) + "\n" for episode in episodes for row in episode.rows()), encoding="utf-8")
+        bench_options = ["--dataset", dataset, *(["--replay-lengths"] if arguments.replay_lengths else [])]
         for number in range(arguments.rounds):
             for draft in arguments.drafts:
                 report = folder / f"report-{number}-{len(seen[draft])}-{arguments.drafts.index(draft)}"
-                figures = replay(arguments.espalier, arguments.model, draft, dataset, report, arguments.options.split())
+                figures = replay(arguments.espalier, arguments.model, draft, bench_options, report, arguments.options.split())
                 seen[draft].append(figures)
                 replies = replies_of(report)
                 expected = expected or replies
