@@ -41,6 +41,11 @@ def hub():
         yield running
 
 
+def heed_interrupts():
+    """In the new process: tests run in the background of a shell have SIGINT ignored, and so would the program."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 class Puller:
     def __init__(self, program, hub, home):
         self.program, self.hub, self.home = program, hub, home
@@ -49,6 +54,7 @@ class Puller:
         self.environment = clean | {"HF_HOME": str(home), "HF_ENDPOINT": hub.url}
 
     def start(self, *arguments, environment=None, **options):
+        options.setdefault("preexec_fn", heed_interrupts)
         return subprocess.Popen([self.program, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                                 env=self.environment | (environment or {}), **options)
 
