@@ -176,6 +176,7 @@ void add_serve(CLI::App& parent, Action& action) {
     c->add_option("--cache-dir", flags->cache_dir,
                   "Folder for conversations on disk, or off; default: under the user's cache folder");
     c->add_option("--cache-disk", flags->cache_disk, "Most that conversations on disk may take")->capture_default_str();
+    flags->engine.draft = "auto";
     add_draft_option(*c, flags->engine.draft);
     c->add_option("--log-level", flags->log_level, "error, warning, info, debug")
         ->check(CLI::IsMember({"error", "warning", "info", "debug"}))
