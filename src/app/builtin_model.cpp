@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "app/hub_settings.h"
+#include "checkpoint/gguf_files.h"
 #include "hub/cache_folder.h"
 #include "hub/names.h"
 
@@ -49,7 +50,7 @@ Result<std::string> model_or_builtin(const std::string& given) {
     if (given == kBuiltinName && !std::filesystem::exists(given, error)) return find_builtin_model();
     if (!given.empty()) {
         const bool is_name = !std::filesystem::exists(given, error) && given.find_first_of("/.~") != 0;
-        return is_name ? find_by_name(given) : Result<std::string>(given);
+        return is_name ? find_by_name(given) : checkpoint::gguf_in_folder(given);
     }
     TRY_ASSIGN(std::string builtin, find_builtin_model());
     std::fputs(

@@ -4,6 +4,7 @@
 
 #include "app/builtin_model.h"
 #include "app/commands.h"
+#include "app/gguf_text.h"
 #include "app/model_files.h"
 #include "base/mapped_file.h"
 #include "bench/dataset.h"
@@ -40,7 +41,7 @@ void add_tokenizer_command(CLI::App& eval, Action& action, const char* name, con
     c->footer(std::string("Example: espalier eval ") + name + " MODEL < lines.jsonl");
     c->callback([flags, run, &action] {
         action = [flags, run]() -> Status {
-            TRY_ASSIGN(auto tokenizer, text::Tokenizer::load(flags->tokenizer.empty() ? flags->model : flags->tokenizer));
+            TRY_ASSIGN(auto tokenizer, load_tokenizer(flags->tokenizer.empty() ? flags->model : flags->tokenizer));
             return run(*tokenizer, std::cin, std::cout);
         };
     });

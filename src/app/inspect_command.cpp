@@ -8,6 +8,7 @@
 #include "app/builtin_model.h"
 #include "app/commands.h"
 #include "app/model_files.h"
+#include "checkpoint/gguf_files.h"
 #include "checkpoint/summary.h"
 #include "engine/memory_plan.h"
 #include "model/config.h"
@@ -31,7 +32,7 @@ struct TextSide {
 // The text side may be missing: weights alone can be inspected.
 TextSide inspect_text(const std::string& path) {
     TextSide side;
-    if (!std::filesystem::exists(path + "/tokenizer.json")) return side;
+    if (!checkpoint::is_gguf(path) && !std::filesystem::exists(path + "/tokenizer.json")) return side;
     const auto files = load_model_files(path, "");
     if (!files) {
         side.tokenizer = files.error().message;
@@ -66,7 +67,7 @@ cache::StateShape state_shape(const model::ModelConfig& config, const checkpoint
 int64_t mapped_bytes(const checkpoint::CheckpointSummary& summary) {
     if (!summary.has_lm_head) return 0;
     for (const checkpoint::ModuleGroup& group : summary.groups)
-        if (group.name == "embed_tokens") return group.bytes;
+        if (group.name == "embed_tokens" && !group.is_copied) return group.bytes;
     return 0;
 }
 
@@ -130,8 +131,8 @@ Status inspect(InspectFlags& flags) {
 
 void add_inspect(CLI::App& parent, Action& action) {
     auto flags = std::make_shared<InspectFlags>();
-    CLI::App* c = parent.add_subcommand("inspect", "Shows what a model folder holds and what running it needs");
-    c->add_option("MODEL", flags->model.path, "Model folder; default: the built-in demo model");
+    CLI::App* c = parent.add_subcommand("inspect", "Shows what a model folder or GGUF file holds and what running it needs");
+    c->add_option("MODEL", flags->model.path, "Model folder or GGUF file; default: the built-in demo model");
     c->add_option("--ctx", flags->context, "Context to plan for")->check(CLI::Range(1, 1 << 30));
     c->add_option("--parallel", flags->parallel, "Requests at the same time")
         ->check(CLI::Range(1, 1 << 30))

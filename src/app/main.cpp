@@ -32,7 +32,7 @@ void add_draft_option(CLI::App& command, std::string& draft) {
 void add_model_options(CLI::App& command, engine::ModelOptions& options) {
     options.isa = environment_variable("ESPALIER_ISA").value_or("");
     command.add_option("MODEL", options.path,
-                       "Model folder, or a name that espalier models lists; default: the built-in demo model");
+                       "Model folder, GGUF file, or a name that espalier models lists; default: the built-in demo model");
     command.add_option("--acts", options.acts, "Activations in quantised products: auto, ckpt (a4), a8, a16, a32")
         ->check(CLI::IsMember({"auto", "ckpt", "a4", "a8", "a16", "a32"}))
         ->capture_default_str();

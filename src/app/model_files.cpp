@@ -5,17 +5,19 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "app/gguf_text.h"
 #include "base/json.h"
 #include "base/mapped_file.h"
+#include "checkpoint/gguf_files.h"
 
 namespace espalier::app {
 namespace {
 
 constexpr size_t kTextFileMax = size_t{8} << 20;
 
-// An empty object if the folder has none.
-Result<Json> tokenizer_config(const std::string& model_path) {
-    const std::string path = model_path + "/tokenizer_config.json";
+// An empty object if the folder has no such file.
+Result<Json> json_file(const std::string& model_path, const char* name) {
+    const std::string path = fmt::format("{}/{}", model_path, name);
     if (!std::filesystem::exists(path)) return Json::object();
     TRY_ASSIGN(const std::string text, read_file(path, kTextFileMax));
     TRY_ASSIGN(Json config, parse_json(text, path));
@@ -47,13 +49,8 @@ std::vector<int32_t> stop_tokens(const text::Tokenizer& tokenizer, const std::st
     return ids;
 }
 
-Result<server::SamplingDefaults> sampling_defaults(const std::string& model_path) {
+server::SamplingDefaults sampling_defaults(const Json& config) {
     server::SamplingDefaults defaults;
-    const std::string path = model_path + "/generation_config.json";
-    if (!std::filesystem::exists(path)) return defaults;
-    TRY_ASSIGN(const std::string text, read_file(path, kTextFileMax));
-    TRY_ASSIGN(const Json config, parse_json(text, path));
-    if (!config.is_object()) return invalid_input(fmt::format("{}: expected a JSON object", path));
     const auto number = [&](const char* name, float low, float high, float& target) {
         const auto found = config.find(name);
         if (found == config.end() || !found->is_number()) return;
@@ -82,15 +79,25 @@ std::vector<int32_t> all_stop_ids(std::span<const int32_t> from_weights, const M
 
 Result<ModelFiles> load_model_files(const std::string& model_path, const std::string& chat_template_path) {
     ModelFiles files;
-    TRY_ASSIGN(files.tokenizer, text::Tokenizer::load(model_path));
-    TRY_ASSIGN(const Json config, tokenizer_config(model_path));
+    Json config;
+    Json generation;
+    if (checkpoint::is_gguf(model_path)) {
+        TRY_ASSIGN(GgufText text, read_gguf_text(model_path));
+        files.tokenizer = std::move(text.tokenizer);
+        config = std::move(text.tokenizer_config);
+        generation = std::move(text.generation_config);
+    } else {
+        TRY_ASSIGN(files.tokenizer, text::Tokenizer::load(model_path));
+        TRY_ASSIGN(config, json_file(model_path, "tokenizer_config.json"));
+        TRY_ASSIGN(generation, json_file(model_path, "generation_config.json"));
+    }
     TRY_ASSIGN(const std::string source, template_source(model_path, chat_template_path, config));
     files.stop_ids = stop_tokens(*files.tokenizer, source, config);
     if (!source.empty()) {
         TRY_ASSIGN(files.chat_template, text::ChatTemplate::parse(source));
         files.tool_format = text::detect_tool_format(source);
     }
-    TRY_ASSIGN(files.sampling, sampling_defaults(model_path));
+    files.sampling = sampling_defaults(generation);
     return files;
 }
 

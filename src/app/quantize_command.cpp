@@ -10,6 +10,7 @@
 #include "base/environment.h"
 #include "base/log.h"
 #include "base/mapped_file.h"
+#include "checkpoint/gguf_files.h"
 #include "quant/quantize.h"
 
 namespace espalier::app {
@@ -52,6 +53,10 @@ Result<quant::TokenSet> read_texts(const QuantizeFlags& flags) {
 
 Status quantize(QuantizeFlags& flags) {
     quant::QuantizeOptions& options = flags.options;
+    if (checkpoint::is_gguf(options.source)) {
+        return unsupported(
+            fmt::format("{}: a GGUF file cannot be quantised yet; give the Hugging Face folder of the model", options.source));
+    }
     TRY_ASSIGN(options.choices.recipe, quant::parse_recipe(flags.recipe));
     options.choices.has_head = flags.lm_head == "yes";
     options.choices.has_mtp = flags.mtp == "yes";

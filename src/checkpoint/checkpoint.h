@@ -22,7 +22,7 @@ struct TensorInfo {
     std::string file_name;   // as in the file
     std::string dtype_name;  // as in the file, "BF16"
     std::vector<int64_t> shape;
-    int64_t bytes = 0;
+    int64_t bytes = 0;  // as the model reads it: expanded where no kernel reads the stored type
 };
 
 // One linear module as its tensors describe it, for reports.
@@ -32,7 +32,8 @@ struct ModuleInfo {
     ActivationScheme activations = ActivationScheme::none;
     int64_t n = 0;
     int64_t k = 0;
-    int64_t bytes = 0;  // weight and scales as stored
+    int64_t bytes = 0;       // weight and scales, as the model reads them
+    bool is_copied = false;  // its weight is no view of the file: expanded or reordered in memory
 };
 
 struct KvScales {
@@ -52,7 +53,8 @@ struct GenerationDefaults {
 // "lm_head", "mtp.fc"). The checkpoint owns the mapped files; every view lives as long as it does.
 class Checkpoint {
 public:
-    // Opens a Hugging Face folder. Errors name the file, the tensor, what was found and what was expected.
+    // Opens a Hugging Face folder or a GGUF file (of a split one: any part). Errors name the file, the tensor, what was found and
+    // what was expected.
     static Result<std::unique_ptr<Checkpoint>> open(const std::string& path);
     virtual ~Checkpoint() = default;
 

@@ -8,6 +8,8 @@
 #include <unordered_set>
 
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/gguf_checkpoint.h"
+#include "checkpoint/gguf_files.h"
 #include "checkpoint/hf_config.h"
 #include "checkpoint/modules.h"
 #include "checkpoint/names.h"
@@ -183,7 +185,7 @@ std::vector<ModuleInfo> HfCheckpoint::modules() const {
                                    t.input_scale, t.input_global_scale}) {
             if (tensor != nullptr) bytes += static_cast<int64_t>(tensor->data.size());
         }
-        infos.push_back({name, module.layout, module.activations, module.n, module.k, bytes});
+        infos.push_back({name, module.layout, module.activations, module.n, module.k, bytes, false});
     }
     return infos;
 }
@@ -237,10 +239,14 @@ Result<QuantDeclaration> read_declaration(const std::string& folder, const Json&
 Result<std::unique_ptr<Checkpoint>> Checkpoint::open(const std::string& path) {
     std::error_code error;
     const auto status = std::filesystem::status(path, error);
-    if (!std::filesystem::exists(status)) return invalid_input(fmt::format("{}: no such folder", path));
+    if (!std::filesystem::exists(status)) return invalid_input(fmt::format("{}: no such folder or file", path));
+    if (is_gguf(path)) return open_gguf_checkpoint(path);
     if (!std::filesystem::is_directory(status)) {
         return invalid_input(
-            fmt::format("{}: not a folder; expected a Hugging Face checkpoint folder with config.json and safetensors", path));
+            fmt::format("{}: not a folder and not a GGUF file; expected a Hugging Face checkpoint folder with config.json and "
+                        "safetensors, or a "
+                        ".gguf file",
+                        path));
     }
     TRY_ASSIGN(auto config, read_hf_config(path));
     TRY_ASSIGN(auto declaration, read_declaration(path, config.raw));

@@ -57,6 +57,10 @@ void add_scales(const WeightView& view, const std::string& name, ModuleGroup& gr
     group.n_blocks_zero += std::count(view.block_scales_e4m3.begin(), view.block_scales_e4m3.end(), uint8_t{0});
 }
 
+bool has_scales(WeightLayout layout) {
+    return layout != WeightLayout::f32 && layout != WeightLayout::bf16 && layout != WeightLayout::f16;
+}
+
 void add_modules(Checkpoint& checkpoint, CheckpointSummary& summary) {
     std::map<std::tuple<std::string, WeightLayout, ActivationScheme, int64_t, int64_t>, ModuleGroup> groups;
     for (const auto& module : checkpoint.modules()) {
@@ -71,9 +75,12 @@ void add_modules(Checkpoint& checkpoint, CheckpointSummary& summary) {
         group.bytes += module.bytes;
         summary.bytes_linear += module.bytes;
         summary.n_parameters += module.n * module.k;
+        group.is_copied = group.is_copied || module.is_copied;
+        if (!has_scales(module.layout)) continue;
         const auto view = checkpoint.linear(module.name, module.n, module.k);
         if (!view) summary.problems.push_back(view.error().message);
         else add_scales(*view, module.name, group, summary.problems);
+        if (view) checkpoint.release(*view);
     }
     for (auto& [key, group] : groups) summary.groups.push_back(std::move(group));
 }

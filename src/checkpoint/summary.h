@@ -18,7 +18,8 @@ struct ModuleGroup {
     int64_t n = 0;
     int64_t k = 0;
     int64_t n_modules = 0;
-    int64_t bytes = 0;  // weights and scales
+    int64_t bytes = 0;       // weights and scales
+    bool is_copied = false;  // no views of the file: expanded or reordered in memory
     // Second-level scales (nvfp4, fp8_tensor), per row or block scales (other FP8) over all modules; 0 when the layout has none.
     float weight_scale_min = 0;
     float weight_scale_max = 0;

@@ -31,12 +31,6 @@ float float_from_e4m3(uint8_t bits) {
     return (bits & 0x80) != 0 ? -magnitude : magnitude;
 }
 
-uint16_t bf16_from_float(float value) {
-    const auto bits = std::bit_cast<uint32_t>(value);
-    if (std::isnan(value)) return static_cast<uint16_t>((bits >> 16) | 0x40u);
-    return static_cast<uint16_t>((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
-}
-
 std::vector<float> read_floats(Dtype dtype, std::span<const std::byte> data) {
     CHECK(dtype == Dtype::f32 || dtype == Dtype::bf16 || dtype == Dtype::f16, "read_floats of a type that is not float");
     std::vector<float> values(data.size() / dtype_bytes(dtype));

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/mapped_file.h"
+#include "checkpoint/gguf_files.h"
 #include "engine/load.h"
 
 namespace espalier::engine {
@@ -48,7 +49,7 @@ Result<std::string> hash_weights(const std::string& path) {
                 files.push_back(file);
         }
     } else {
-        files.emplace_back(path);
+        for (const std::string& part : checkpoint::gguf_paths(path)) files.emplace_back(part);
     }
     if (error) return invalid_input(fmt::format("{}: {}", path, error.message()));
     std::sort(files.begin(), files.end());

@@ -126,21 +126,26 @@ const AddedTokenRule* Tokenizer::Impl::rule_of(TokenId id) const {
 Tokenizer::Tokenizer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Tokenizer::~Tokenizer() = default;
 
-Result<std::shared_ptr<const Tokenizer>> Tokenizer::parse(std::string_view tokenizer_json) {
-    const auto located = [](Error error) { return Error{error.code, "tokenizer.json: " + error.message}; };
-    auto file = read_tokenizer_file(tokenizer_json);
-    if (!file) return located(file.error());
-    auto bpe = Bpe::build(file->bpe);
-    if (!bpe) return located({bpe.error().code, "model: " + bpe.error().message});
+Result<std::shared_ptr<const Tokenizer>> Tokenizer::build(TokenizerFile file) {
+    auto bpe = Bpe::build(file.bpe);
+    if (!bpe) return Error{bpe.error().code, "model: " + bpe.error().message};
     auto impl = std::make_unique<Impl>(*std::move(bpe));
-    if (file->normalizer == Normalizer::nfc) impl->nfc.emplace();
-    for (const std::string& pattern : file->patterns) {
+    if (file.normalizer == Normalizer::nfc) impl->nfc.emplace();
+    for (const std::string& pattern : file.patterns) {
         auto splitter = Splitter::compile(pattern);
-        if (!splitter) return located({splitter.error().code, "pre_tokenizer pattern: " + splitter.error().message});
+        if (!splitter) return Error{splitter.error().code, "pre_tokenizer pattern: " + splitter.error().message};
         impl->splitters.push_back(*std::move(splitter));
     }
-    if (const Status status = impl->add_tokens(std::move(file->added)); !status) return located(status.error());
+    TRY(impl->add_tokens(std::move(file.added)));
     return std::shared_ptr<const Tokenizer>(new Tokenizer(std::move(impl)));
+}
+
+Result<std::shared_ptr<const Tokenizer>> Tokenizer::parse(std::string_view tokenizer_json) {
+    auto file = read_tokenizer_file(tokenizer_json);
+    if (!file) return Error{file.error().code, "tokenizer.json: " + file.error().message};
+    auto tokenizer = build(*std::move(file));
+    if (!tokenizer) return Error{tokenizer.error().code, "tokenizer.json: " + tokenizer.error().message};
+    return tokenizer;
 }
 
 Result<std::shared_ptr<const Tokenizer>> Tokenizer::load(const std::string& path) {

@@ -33,8 +33,12 @@ struct AddedToken {
     bool is_special = false;
 };
 
+struct TokenizerFile;
+
 class Tokenizer {
 public:
+    // From the parts that a file says, whatever its format. Errors: parts that do not fit together, by name.
+    static Result<std::shared_ptr<const Tokenizer>> build(TokenizerFile file);
     // Parses the contents of a tokenizer.json. Errors: corrupt_data / unsupported, naming the field, what was found and what
     // is supported. Never crashes on any bytes.
     static Result<std::shared_ptr<const Tokenizer>> parse(std::string_view tokenizer_json);
