@@ -72,6 +72,14 @@ void MappedFile::release(size_t offset, size_t length) const {
     if (end > begin) ::madvise(const_cast<std::byte*>(data_) + begin, end - begin, MADV_DONTNEED);
 }
 
+void release_within(std::span<const MappedFile> files, std::span<const std::byte> bytes) {
+    for (const MappedFile& file : files) {
+        const auto all = file.bytes();
+        if (bytes.empty() || bytes.data() < all.data() || bytes.data() >= all.data() + all.size()) continue;
+        file.release(static_cast<size_t>(bytes.data() - all.data()), bytes.size());
+    }
+}
+
 Result<std::string> read_file(const std::string& path, size_t bytes_max) {
     FileDescriptor file;
     TRY_ASSIGN(const size_t size, open_regular(path, file));

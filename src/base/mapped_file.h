@@ -36,6 +36,9 @@ private:
     size_t size_ = 0;
 };
 
+// The same for bytes that lie in one of the files; others are left alone.
+void release_within(std::span<const MappedFile> files, std::span<const std::byte> bytes);
+
 // Reads a whole file that may be at most bytes_max long. Errors: invalid_input (missing, unreadable), exhausted (too long).
 Result<std::string> read_file(const std::string& path, size_t bytes_max);
 

@@ -149,13 +149,13 @@ Result<std::string> read_name(HeaderReader& reader, std::string_view what, std::
 }
 
 Result<uint64_t> alignment_of(const GgufMetadata& metadata, std::string_view what) {
-    const auto found = metadata.find("general.alignment");
-    if (found == metadata.end()) return kAlignmentDefault;
-    const auto value = found->second.is_array() ? std::nullopt : found->second.integer();
+    const GgufValue* found = find_entry(metadata, "general.alignment");
+    if (found == nullptr) return kAlignmentDefault;
+    const auto value = found->single_integer();
     if (!value || *value < 1 || static_cast<uint64_t>(*value) > kAlignmentMax ||
         !std::has_single_bit(static_cast<uint64_t>(*value))) {
         return corrupt_data(fmt::format("{}: general.alignment is {}, expected a power of two from 1 to {}", what,
-                                        found->second.describe(), kAlignmentMax));
+                                        found->describe(), kAlignmentMax));
     }
     return static_cast<uint64_t>(*value);
 }
@@ -329,6 +329,11 @@ const GgufTensorType* gguf_tensor_type(uint32_t id) {
         if (type.id == id) return &type;
     }
     return nullptr;
+}
+
+const GgufValue* find_entry(const GgufMetadata& metadata, std::string_view key) {
+    const auto found = metadata.find(key);
+    return found == metadata.end() ? nullptr : &found->second;
 }
 
 bool has_gguf_magic(std::span<const std::byte> file) {

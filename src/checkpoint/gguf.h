@@ -36,6 +36,8 @@ public:
     // Element i as an integer, float, truth value or text; empty when it is of another kind or out of range. Integers of any
     // width are integers, floats of either width and integers are floats.
     std::optional<int64_t> integer(size_t i = 0) const;
+    // The same of a value that is no array.
+    std::optional<int64_t> single_integer() const { return is_array_ ? std::nullopt : integer(); }
     std::optional<double> number(size_t i = 0) const;
     std::optional<bool> boolean(size_t i = 0) const;
     std::optional<std::string_view> text(size_t i = 0) const;
@@ -55,6 +57,9 @@ private:
 
 // Borrowed from the file's bytes.
 using GgufMetadata = std::map<std::string, GgufValue, std::less<>>;
+
+// Null when there is no such key.
+const GgufValue* find_entry(const GgufMetadata& metadata, std::string_view key);
 
 // A tensor type of ggml: values are stored in blocks.
 struct GgufTensorType {

@@ -20,8 +20,6 @@
 namespace espalier::checkpoint {
 namespace {
 
-constexpr size_t kNamesListedMax = 8;
-
 // A tensor under our name.
 struct Entry {
     const GgufTensor* tensor = nullptr;
@@ -194,7 +192,7 @@ void copy_row(const GgufTensor& tensor, int64_t row, std::span<float> scratch, s
     }
 }
 
-// Whether the value heads of the metadata fill the matrix.
+// Whether the value heads of the metadata fill the rows (or columns).
 Status GgufCheckpoint::check_order(const Entry& entry, int64_t n, int64_t k) const {
     const auto order = head_order(entry.transform);
     const bool has_columns = entry.transform == GgufTransform::value_columns;
@@ -358,11 +356,8 @@ Result<std::vector<float>> GgufCheckpoint::floats(std::string_view name, std::sp
     const auto order = head_order(entry.transform);
     if (!order) return values;
     const int64_t n_rows = shape[0];
-    if (order->size() != n_rows) {
-        return invalid_input(fmt::format("{}: '{}' has shape {}, the metadata asks for {} rows", path_, printable(tensor.name),
-                                         shape_text(tensor.shape), order->size()));
-    }
     const size_t width = values.size() / static_cast<size_t>(n_rows);
+    TRY(check_order(entry, n_rows, static_cast<int64_t>(width)));
     std::vector<float> ordered(values.size());
     for (int64_t row = 0; row < n_rows; ++row) {
         const auto from = values.begin() + order->in_file(row) * static_cast<int64_t>(width);
@@ -379,12 +374,10 @@ Status GgufCheckpoint::check_all_used() const {
             fmt::format("'{}' {} {}", printable(entry.tensor->name), entry.tensor->type->name, shape_text(entry.tensor->shape)));
     }
     if (extra.empty()) return {};
-    const size_t n_more = extra.size() > kNamesListedMax ? extra.size() - kNamesListedMax : 0;
-    extra.resize(extra.size() - n_more);
     return invalid_input(
-        fmt::format("{}: {} tensors that the architecture qwen35 has no place for: {}{}; the model is of a kind that "
+        fmt::format("{}: {} tensors that the architecture qwen35 has no place for: {}; the model is of a kind that "
                     "this program does not know",
-                    path_, extra.size() + n_more, fmt::join(extra, ", "), n_more > 0 ? fmt::format(" and {} more", n_more) : ""));
+                    path_, extra.size(), first_few(extra)));
 }
 
 std::vector<TensorInfo> GgufCheckpoint::tensors() const {
@@ -444,12 +437,7 @@ std::vector<std::string> GgufCheckpoint::notes() const {
 }
 
 void GgufCheckpoint::release(const WeightView& weight) const {
-    if (copies_.erase(weight.data.data()) > 0 || weight.data.empty()) return;
-    for (const auto& shard : files_.shards) {
-        const auto all = shard.bytes();
-        if (weight.data.data() < all.data() || weight.data.data() >= all.data() + all.size()) continue;
-        shard.release(static_cast<size_t>(weight.data.data() - all.data()), weight.data.size());
-    }
+    if (copies_.erase(weight.data.data()) == 0) release_within(files_.shards, weight.data);
 }
 
 }  // namespace

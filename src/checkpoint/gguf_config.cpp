@@ -19,15 +19,12 @@ public:
     Entries(const GgufMetadata& metadata, std::string architecture, std::string_view what)
         : metadata_(metadata), architecture_(std::move(architecture)), what_(what) {}
 
-    const GgufValue* find(std::string_view key) const {
-        const auto found = metadata_.find(full(key));
-        return found == metadata_.end() ? nullptr : &found->second;
-    }
+    const GgufValue* find(std::string_view key) const { return find_entry(metadata_, full(key)); }
 
     Result<int64_t> integer(std::string_view key, int64_t low, int64_t high) const {
         const GgufValue* value = find(key);
         if (value == nullptr) return missing(key);
-        const auto number = value->is_array() ? std::nullopt : value->integer();
+        const auto number = value->single_integer();
         if (number && *number >= low && *number <= high) return *number;
         return invalid_input(
             fmt::format("{}: {} is {}, expected a whole number from {} to {}", what_, full(key), value->describe(), low, high));
@@ -148,11 +145,11 @@ Status add_layers(const Entries& entries, Json& config, std::string_view what) {
 Status add_stop_ids(const GgufMetadata& metadata, HfConfig& config, std::string_view what) {
     Json ids = Json::array();
     for (const char* key : {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id"}) {
-        const auto found = metadata.find(key);
-        if (found == metadata.end()) continue;
-        const auto id = found->second.is_array() ? std::nullopt : found->second.integer();
+        const GgufValue* found = find_entry(metadata, key);
+        if (found == nullptr) continue;
+        const auto id = found->single_integer();
         if (!id || *id < 0 || *id > std::numeric_limits<int32_t>::max())
-            return invalid_input(fmt::format("{}: {} is {}, expected a token id", what, key, found->second.describe()));
+            return invalid_input(fmt::format("{}: {} is {}, expected a token id", what, key, found->describe()));
         if (std::find(ids.begin(), ids.end(), *id) != ids.end()) continue;
         ids.push_back(*id);
         config.generation.eos_ids.push_back(static_cast<int32_t>(*id));
@@ -164,8 +161,8 @@ Status add_stop_ids(const GgufMetadata& metadata, HfConfig& config, std::string_
 // Sampling advice; a value of another kind is not worth refusing a model for.
 void add_sampling(const GgufMetadata& metadata, GenerationDefaults& defaults) {
     const auto value = [&](const char* key) -> const GgufValue* {
-        const auto found = metadata.find(key);
-        return found == metadata.end() || found->second.is_array() ? nullptr : &found->second;
+        const GgufValue* found = find_entry(metadata, key);
+        return found == nullptr || found->is_array() ? nullptr : found;
     };
     if (const auto* found = value("general.sampling.temp")) defaults.temperature = found->number();
     if (const auto* found = value("general.sampling.top_p")) defaults.top_p = found->number();
@@ -175,11 +172,11 @@ void add_sampling(const GgufMetadata& metadata, GenerationDefaults& defaults) {
 }  // namespace
 
 Result<HfConfig> config_of_gguf(const GgufMetadata& metadata, int64_t vocab, std::string_view what) {
-    const auto found = metadata.find("general.architecture");
-    const auto architecture = found == metadata.end() ? std::nullopt : found->second.text();
+    const GgufValue* found = find_entry(metadata, "general.architecture");
+    const auto architecture = found == nullptr ? std::nullopt : found->text();
     if (!architecture || *architecture != "qwen35") {
         return unsupported(fmt::format("{}: general.architecture is {}, supported: 'qwen35' (Qwen3.5 and Qwen3.6, dense)", what,
-                                       found == metadata.end() ? "missing" : found->second.describe()));
+                                       found == nullptr ? "missing" : found->describe()));
     }
     const Entries entries(metadata, std::string(*architecture), what);
     HfConfig config;

@@ -39,11 +39,11 @@ std::optional<SplitName> parse_split_name(const std::string& path) {
 
 // An entry of the metadata as an integer; `otherwise` when it is not there.
 Result<int64_t> integer_or(const GgufMetadata& metadata, std::string_view key, int64_t otherwise, std::string_view what) {
-    const auto found = metadata.find(key);
-    if (found == metadata.end()) return otherwise;
-    const auto value = found->second.is_array() ? std::nullopt : found->second.integer();
+    const GgufValue* found = find_entry(metadata, key);
+    if (found == nullptr) return otherwise;
+    const auto value = found->single_integer();
     if (!value || *value < 0)
-        return corrupt_data(fmt::format("{}: {} is {}, expected a whole number", what, key, found->second.describe()));
+        return corrupt_data(fmt::format("{}: {} is {}, expected a whole number", what, key, found->describe()));
     return *value;
 }
 

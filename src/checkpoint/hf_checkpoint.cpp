@@ -21,7 +21,6 @@ namespace espalier::checkpoint {
 namespace {
 
 constexpr size_t kMetadataBytesMax = 16 << 20;
-constexpr size_t kNamesListedMax = 8;
 
 std::string_view last_part(std::string_view name) {
     const size_t dot = name.rfind('.');
@@ -71,7 +70,6 @@ public:
 
 private:
     Result<std::optional<float>> kv_scale(std::string_view attention_module, char which);
-    void release_bytes(std::span<const std::byte> bytes) const;
     std::string where() const { return fmt::format("{} ({} tensors)", path_, files_.tensors.size()); }
 
     std::string path_;
@@ -160,12 +158,10 @@ Status HfCheckpoint::check_all_used() const {
             fmt::format("'{}' {} {}", printable(tensor.file_name), printable(tensor.dtype_name), shape_text(tensor.shape)));
     }
     if (extra.empty()) return {};
-    const size_t n_more = extra.size() > kNamesListedMax ? extra.size() - kNamesListedMax : 0;
-    extra.resize(extra.size() - n_more);
     return invalid_input(
-        fmt::format("{}: {} tensors that config.json has no place for: {}{}; the config is of another model, or the model of a "
+        fmt::format("{}: {} tensors that config.json has no place for: {}; the config is of another model, or the model of a "
                     "kind that this program does not know",
-                    path_, extra.size() + n_more, fmt::join(extra, ", "), n_more > 0 ? fmt::format(" and {} more", n_more) : ""));
+                    path_, extra.size(), first_few(extra)));
 }
 
 std::vector<TensorInfo> HfCheckpoint::tensors() const {
@@ -206,16 +202,8 @@ std::vector<std::string> HfCheckpoint::notes() const {
 }
 
 void HfCheckpoint::release(const WeightView& weight) const {
-    release_bytes(weight.data);
-    release_bytes(std::as_bytes(weight.block_scales_e4m3));
-}
-
-void HfCheckpoint::release_bytes(std::span<const std::byte> bytes) const {
-    for (const auto& shard : files_.shards) {
-        const auto all = shard.bytes();
-        if (bytes.empty() || bytes.data() < all.data() || bytes.data() >= all.data() + all.size()) continue;
-        shard.release(static_cast<size_t>(bytes.data() - all.data()), bytes.size());
-    }
+    release_within(files_.shards, weight.data);
+    release_within(files_.shards, std::as_bytes(weight.block_scales_e4m3));
 }
 
 Result<std::optional<Json>> read_hf_quant_config(const std::filesystem::path& folder) {

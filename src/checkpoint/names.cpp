@@ -2,10 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace espalier::checkpoint {
 namespace {
 
 constexpr size_t kPrintableBytesMax = 160;
+constexpr size_t kItemsListedMax = 8;
 
 std::string escape(std::string_view text) {
     std::string out;
@@ -41,6 +44,12 @@ std::string printable(std::string_view name) {
     const size_t half = kPrintableBytesMax / 2;
     return fmt::format("{}...({} bytes)...{}", escape(name.substr(0, half)), name.size(),
                        escape(name.substr(name.size() - half)));
+}
+
+std::string first_few(std::span<const std::string> items) {
+    const size_t n = std::min(items.size(), kItemsListedMax);
+    const std::string rest = n < items.size() ? fmt::format(" and {} more", items.size() - n) : "";
+    return fmt::format("{}{}", fmt::join(items.first(n), ", "), rest);
 }
 
 std::string shape_text(std::span<const int64_t> shape) {

@@ -25,6 +25,9 @@ bool is_spare_mtp(std::string_view normalised);
 // A name as it may be shown on one line: control bytes and bytes outside ASCII escaped, long ones cut in the middle.
 std::string printable(std::string_view name);
 
+// The first eight of a list: "'a' F32 [3], 'b' F32 [] and 12 more".
+std::string first_few(std::span<const std::string> items);
+
 // "[256, 128]"; a scalar gives "[]".
 std::string shape_text(std::span<const int64_t> shape);
 

@@ -3,12 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
-#include <filesystem>
 #include <random>
 #include <thread>
 #include <vector>
 
 #include "checkpoint/reference_checkpoint.h"
+#include "checkpoint/test_folder.h"
 #include "engine/load.h"
 #include "engine/memory_plan.h"
 
@@ -62,6 +62,14 @@ Outcome drain(JobStream& stream) {
             return outcome;
         }
     }
+}
+
+// Waits for the first tokens; false if none came for 30 s.
+bool decodes(JobStream& stream) {
+    while (const auto event = stream.wait_next(30'000)) {
+        if (event->kind == JobEvent::Kind::tokens) return true;
+    }
+    return false;
 }
 
 // Tokens, and the log probabilities of the best ones.
@@ -126,8 +134,8 @@ TEST(LocalEngine, TheNextTurnContinuesFromTheStableBoundary) {
 // Where a snapshot is taken and where it comes from changes no bit: cold, from memory, from disk, at random offsets.
 TEST(LocalEngine, ColdWarmAndStoredAgreeAtRandomOffsets) {
     EngineOptions with_disk = options(1);
-    std::string folder = testing::TempDir() + "espalier_offsets_XXXXXX";
-    with_disk.disk.directory = ::mkdtemp(folder.data());
+    const checkpoint::TestFolder folder;
+    with_disk.disk.directory = folder.path();
     with_disk.disk.bytes_max = int64_t{64} << 20;
     std::mt19937 random(11);
     std::vector<Job> second;
@@ -160,7 +168,6 @@ TEST(LocalEngine, ColdWarmAndStoredAgreeAtRandomOffsets) {
         EXPECT_EQ(warm[i], cold[i]) << "offset " << offsets[i];
         EXPECT_EQ(reply_of(*engine, second[i], offsets[i], CacheSource::disk), cold[i]) << "offset " << offsets[i];
     }
-    std::filesystem::remove_all(folder);
 }
 
 TEST(LocalEngine, ManyClientsGetTheirSoloReplies) {
@@ -185,12 +192,7 @@ TEST(LocalEngine, CancelEndsAJobInEveryPhase) {
     auto running = *engine->submit(job(100, 4, 900));
     auto queued = *engine->submit(job(100, 5, 900));
     queued->cancel();
-    // Wait until the first one decodes.
-    while (true) {
-        const auto event = running->wait_next(30'000);
-        ASSERT_TRUE(event.has_value());
-        if (event->kind == JobEvent::Kind::tokens) break;
-    }
+    ASSERT_TRUE(decodes(*running));
     running->cancel();
     EXPECT_EQ(drain(*running).last.reason, FinishReason::cancelled);
     EXPECT_EQ(drain(*queued).last.reason, FinishReason::cancelled);
@@ -360,19 +362,15 @@ TEST(LocalEngine, ABrokenOffPrefillIsNotLost) {
 // The engine is idle for two seconds first.
 TEST(LocalEngine, SlowACancelledRequestIsWrittenWhenNothingElseIsToDo) {
     EngineOptions with_disk = options(1);
-    std::string folder = testing::TempDir() + "espalier_engine_XXXXXX";
-    with_disk.disk.directory = ::mkdtemp(folder.data());
+    const checkpoint::TestFolder folder;
+    with_disk.disk.directory = folder.path();
     with_disk.disk.bytes_max = int64_t{64} << 20;
     {
         const auto engine = start(with_disk);
         Job talk = job(300, 52, 700);
         talk.boundaries = tool_boundaries({299});
         auto running = *engine->submit(talk);
-        while (true) {
-            const auto event = running->wait_next(30'000);
-            ASSERT_TRUE(event.has_value());
-            if (event->kind == JobEvent::Kind::tokens) break;
-        }
+        ASSERT_TRUE(decodes(*running));
         running->cancel();
         EXPECT_EQ(drain(*running).last.reason, FinishReason::cancelled);
         const auto give_up = std::chrono::steady_clock::now() + std::chrono::seconds(60);
@@ -380,7 +378,6 @@ TEST(LocalEngine, SlowACancelledRequestIsWrittenWhenNothingElseIsToDo) {
             std::this_thread::sleep_for(std::chrono::milliseconds(50));
         EXPECT_EQ(engine->gauges().disk_writes_total, 1);
     }
-    std::filesystem::remove_all(folder);
 }
 
 TEST(LocalEngine, TheSamePromptTwiceIsReadOnce) {
