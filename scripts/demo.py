@@ -5,7 +5,6 @@ Serves the built-in model, lets the benchmark client replay agent conversations 
 requests for function calls, and prints what was measured.
 """
 import argparse
-import csv
 import json
 import os
 import signal
@@ -18,6 +17,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path[0] = str(ROOT)  # not scripts/, where this file would hide the package
 from demo.eval import replay  # noqa: E402
 from demo.eval.client import Server, output_of  # noqa: E402
+from demo.rows import read_turns, write_lines  # noqa: E402
 from demo.world import conversations, functions  # noqa: E402
 
 PROGRAM = Path(os.environ.get("ESPALIER_BIN", ROOT / "build" / "release" / "espalier"))
@@ -44,20 +44,11 @@ def measure_accuracy(url, report):
     return {"overall": result["overall"] / 100, "subsets": {name: value / 100 for name, value in result["breakdown"]["subset_scores"].items()}}
 
 
-def write_lines(path, rows):
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-
-
 def write_test_set(n_conversations, n_tasks, n_requests):
     """Held-out data, the same in every run: names and values that no training text contains."""
     episodes = conversations.episodes(SEED, "test", n_conversations, (min(2, n_tasks), n_tasks))
     write_lines(WORK / "conversations.jsonl", [row for episode in episodes for row in episode.rows()])
     write_lines(WORK / "requests.jsonl", functions.samples(SEED, "test", n_requests))
-
-
-def read_turns(report):
-    with open(report / "turns.csv", newline="", encoding="utf-8") as file:
-        return list(csv.DictReader(file))
 
 
 def total(turns, column):
@@ -120,7 +111,7 @@ def run(options):
         memory = server.peak_memory_mib()
     print("Drafting replies with the multi-token prediction head ...", flush=True)
     acceptance = replay.acceptance(PROGRAM, options.model, "test", SEED, WORK, n_drafted)
-    turns = read_turns(report)
+    turns = read_turns(report / "turns.csv")
     names = list(dict.fromkeys(turn["conversation"] for turn in turns))
     whole = summarise(turns)
     print()

@@ -6,7 +6,6 @@ run. Meant for an enlarged model (demo.inflate), which speaks like the small one
 """
 
 import argparse
-import csv
 import json
 import statistics
 import subprocess
@@ -15,6 +14,7 @@ import tempfile
 from pathlib import Path
 
 from demo.eval.client import Server
+from demo.rows import read_turns, write_lines
 from demo.world import conversations
 
 SEED = 1
@@ -30,8 +30,7 @@ def replies_of(report: Path) -> list[dict]:
 
 
 def figures_of(report: Path) -> dict[str, float]:
-    with (report / "turns.csv").open(newline="", encoding="utf-8") as file:
-        turns = list(csv.DictReader(file))
+    turns = read_turns(report / "turns.csv")
 
     def total(column: str) -> float:
         return sum(float(turn[column] or 0) for turn in turns)
@@ -74,7 +73,7 @@ def main() -> int:
         folder = Path(name)
         dataset = folder / "conversations.jsonl"
         episodes = conversations.episodes(SEED, "test", arguments.conversations, (2, 4))
-        dataset.write_text("".join(json.dumps(row) + "\n" for episode in episodes for row in episode.rows()), encoding="utf-8")
+        write_lines(dataset, (row for episode in episodes for row in episode.rows()))
         bench_options = ["--dataset", dataset, *(["--replay-lengths"] if arguments.replay_lengths else [])]
         for number in range(arguments.rounds):
             for draft in arguments.drafts:

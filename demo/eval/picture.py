@@ -3,9 +3,10 @@
 TURNS.csv is written by `espalier bench agentic` (build/demo/report/turns.csv after ./dev demo).
 """
 
-import csv
 import sys
 from pathlib import Path
+
+from demo.rows import read_turns
 
 WIDTH, HEIGHT = 760, 250
 LEFT, TOP, BOTTOM = 58, 34, 40
@@ -47,8 +48,8 @@ def main() -> int:
         print(__doc__, file=sys.stderr)
         return 2
     source, conversation, out = sys.argv[1:]
-    with open(source, newline="", encoding="utf-8") as file:
-        turns = [(int(row["prompt_tokens"]), int(row["cached_tokens"])) for row in csv.DictReader(file) if row["conversation"] == conversation]
+    rows = read_turns(Path(source))
+    turns = [(int(row["prompt_tokens"]), int(row["cached_tokens"])) for row in rows if row["conversation"] == conversation]
     if not turns:
         print(f"picture: {source} has no conversation {conversation}", file=sys.stderr)
         return 1

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from demo.eval.client import Server, ids_of, is_well_formed_bash, output_of
 from demo.eval.npy import rows_of
+from demo.rows import write_lines
 from demo.world import conversations, render
 
 N_PROMPTS = 40  # whose replies are drafted
@@ -15,7 +16,7 @@ STEPS = 3
 def run(server: Server, split: str, seed: int, count: int, n_tasks: int, out: Path) -> dict:
     episodes = conversations.episodes(seed, split, count, (1, n_tasks))
     dataset = out / "replay.jsonl"
-    dataset.write_text("".join(json.dumps(row) + "\n" for episode in episodes for row in episode.rows()))
+    write_lines(dataset, (row for episode in episodes for row in episode.rows()))
     words = ["--url", server.url, "--dataset", dataset, "--out", out / "replay", "--json"]
     result = json.loads(output_of(server.program, "bench", "agentic", *words))
     good, exact, n_replies = 0, 0, 0

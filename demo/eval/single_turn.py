@@ -8,13 +8,14 @@ import json
 from pathlib import Path
 
 from demo.eval.client import Server, calls_of
+from demo.rows import write_lines
 from demo.world import functions
 
 
 def run(server: Server, split: str, seed: int, per_category: int, out: Path) -> dict:
     right = dict.fromkeys(functions.CATEGORIES, 0)
     rows = functions.samples(seed, split, per_category)
-    (out / "single_turn.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_lines(out / "single_turn.jsonl", rows)
     with (out / "single_turn_replies.jsonl").open("w") as file:
         for row in rows:
             message = server.chat(row["messages"], row["tools"])

@@ -5,9 +5,9 @@ DIR/calibration.jsonl whole chats of the training set for `espalier quantize --c
 """
 
 import argparse
-import json
 from pathlib import Path
 
+from demo.rows import write_lines
 from demo.world import conversations, functions, names
 
 
@@ -29,13 +29,13 @@ def main() -> None:
     arguments = parser.parse_args()
     arguments.out.mkdir(parents=True, exist_ok=True)
     chats = calibration(arguments.seed + 1, 40)
-    (arguments.out / "calibration.jsonl").write_text("".join(json.dumps(chat) + "\n" for chat in chats))
+    write_lines(arguments.out / "calibration.jsonl", chats)
     for split in names.SPLITS:
         episodes = conversations.episodes(arguments.seed, split, arguments.conversations, (1, arguments.tasks))
         rows = [row for episode in episodes for row in episode.rows()]
-        (arguments.out / f"agent-{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        write_lines(arguments.out / f"agent-{split}.jsonl", rows)
         requests = functions.samples(arguments.seed, split, arguments.requests)
-        (arguments.out / f"single-{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in requests))
+        write_lines(arguments.out / f"single-{split}.jsonl", requests)
         print(f"{split}: {len(episodes)} conversations, {len(requests)} requests")
 
 

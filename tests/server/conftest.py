@@ -11,15 +11,24 @@ START_SECONDS = 60
 
 
 @pytest.fixture(scope="session")
-def tiny_model(espalier_bin, source_dir, tmp_path_factory):
-    """A checkpoint folder as a user has one: random weights, the tiny tokenizer, Qwen's template."""
-    folder = tmp_path_factory.mktemp("model") / "tiny"
-    text = source_dir / "tests" / "golden" / "text"
-    subprocess.run(
-        [espalier_bin, "eval", "make-model", "--shape", "tiny", "--format", "bf16", "--out", folder, "--seed", "1",
-         "--tokenizer", text / "tokenizer" / "tiny" / "tokenizer.json", "--chat-template", text / "templates" / "qwen3.6.jinja"],
-        check=True, timeout=120)
-    return folder
+def make_model(espalier_bin, source_dir, tmp_path_factory):
+    """Makes a checkpoint folder as a user has one: random weights, the tiny tokenizer, Qwen's template."""
+
+    def make(shape, weights):
+        folder = tmp_path_factory.mktemp("model") / shape
+        text = source_dir / "tests" / "golden" / "text"
+        subprocess.run(
+            [espalier_bin, "eval", "make-model", "--shape", shape, "--format", weights, "--out", folder, "--seed", "1",
+             "--tokenizer", text / "tokenizer" / "tiny" / "tokenizer.json", "--chat-template", text / "templates" / "qwen3.6.jinja"],
+            check=True, timeout=300)
+        return folder
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def tiny_model(make_model):
+    return make_model("tiny", "bf16")
 
 
 class Server:

@@ -2,7 +2,6 @@
 import json
 import re
 import statistics
-import subprocess
 import time
 import urllib.request
 
@@ -16,14 +15,8 @@ PARTS = ("prepare", "queue", "restore", "rest")
 
 
 @pytest.fixture(scope="module")
-def model(espalier_bin, source_dir, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("model") / "0.8b"
-    text = source_dir / "tests" / "golden" / "text"
-    subprocess.run(
-        [espalier_bin, "eval", "make-model", "--shape", "0.8b", "--format", "nvfp4", "--out", folder, "--seed", "1",
-         "--tokenizer", text / "tokenizer" / "tiny" / "tokenizer.json", "--chat-template", text / "templates" / "qwen3.6.jinja"],
-        check=True, timeout=300)
-    return folder
+def model(make_model):
+    return make_model("0.8b", "nvfp4")
 
 
 class Talk:
